@@ -1,0 +1,1 @@
+//! The resources of group `ax.dev`, version `v1alpha1`. Pure.

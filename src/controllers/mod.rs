@@ -1,0 +1,1 @@
+//! What the API server says becomes what the leader knows.

@@ -1,0 +1,46 @@
+//! The only place that reads a clock.
+//!
+//! Everything else takes `now` as an argument, or a [`Clock`] that a test can move.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+/// One reading of both clocks, taken together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Wall clock, for what people and status read.
+    pub wall: Timestamp,
+    /// Time since the process's origin on the monotonic clock, for what must not jump.
+    pub mono: Duration,
+}
+
+/// Reads the machine's clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    /// A clock whose monotonic reading starts at zero now.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
+    pub fn start() -> Self {
+        Self { origin: Instant::now() }
+    }
+
+    /// Both clocks, read together.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
+    pub fn now(&self) -> Now {
+        Now { wall: Timestamp::now(), mono: self.origin.elapsed() }
+    }
+
+    /// Time since the origin.
+    pub fn mono(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    /// The instant of a monotonic reading, for tokio's timers.
+    pub fn instant(&self, mono: Duration) -> tokio::time::Instant {
+        tokio::time::Instant::from_std(self.origin + mono)
+    }
+}

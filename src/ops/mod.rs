@@ -1,0 +1,3 @@
+//! The shelf beside the floors: clock, logs, health server.
+
+pub mod clock;

@@ -1,0 +1,1 @@
+//! The leader loop: task records, timers, ready queues, credits.
