@@ -10,7 +10,7 @@ set -euo pipefail
 umask 022
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source=archive.sh
+# shellcheck source=/dev/null
 source "$here/archive.sh"
 
 say() { printf 'images: %s\n' "$*" >&2; }
