@@ -3,6 +3,7 @@
 //! IO: accepts and serves HTTP/1.1. A client gets a short time to send a request's head once it has begun, a long
 //! one between two requests, and all the time the work takes while it waits for an answer.
 
+use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,6 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use futures::task::AtomicWaker;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -76,39 +81,51 @@ pub async fn serve(worker: Arc<Worker>, listener: TcpListener) {
     }
 }
 
-async fn serve_one(worker: Arc<Worker>, stream: TcpStream, mut closing: watch::Receiver<bool>) {
+async fn serve_one(worker: Arc<Worker>, stream: TcpStream, closing: watch::Receiver<bool>) {
     // Neither is vital: without them the socket is slower, or stays longer.
     let _ = stream.set_nodelay(true);
     let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE));
-    let activity = Arc::new(Activity::default());
-    let io = TokioIo::new(Patience::new(stream, Arc::clone(&activity), HEAD, IDLE));
-    let service = service_fn(move |request| {
-        let worker = Arc::clone(&worker);
+    let patience = Patience::new(stream, HEAD, IDLE);
+    let answer = move |request| routes::answer(Arc::clone(&worker), request);
+    if let Err(error) = converse(patience, answer, closing).await {
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+/// Answers one request after the other, until the client goes, loses our patience, or `closing` changes.
+async fn converse<A>(
+    patience: Patience,
+    answer: impl Fn(Request<Incoming>) -> A,
+    mut closing: watch::Receiver<bool>,
+) -> hyper::Result<()>
+where
+    A: Future<Output = Response<Full<Bytes>>>,
+{
+    let activity = Arc::clone(&patience.activity);
+    let service = service_fn(|request| {
         let activity = Arc::clone(&activity);
         activity.turn();
+        let answer = answer(request);
         async move {
-            let response = routes::answer(worker, request).await;
+            let response = answer.await;
             activity.turn();
-            Ok::<_, std::convert::Infallible>(response)
+            Ok::<_, Infallible>(response)
         }
     });
     let connection = http1::Builder::new()
         .max_header_size(MAX_HEAD)
-        .serve_connection(io, service);
+        .serve_connection(TokioIo::new(patience), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         result = connection.as_mut() => Some(result),
         _ = closing.changed() => None,
     };
-    let result = match ended {
+    match ended {
         Some(result) => result,
         None => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
-    };
-    if let Err(error) = result {
-        tracing::debug!(%error, "connection ended");
     }
 }
 
@@ -127,15 +144,20 @@ async fn turn_away(worker: Arc<Worker>, mut stream: TcpStream) {
 
 /// Counts the turns of a connection: even while the client is to send, odd while an answer is made.
 #[derive(Debug, Default)]
-struct Activity(AtomicU64);
+struct Activity {
+    turns: AtomicU64,
+    reader: AtomicWaker,
+}
 
 impl Activity {
+    /// Also wakes the connection: hyper itself reads again only when bytes arrive, and until then no limit runs.
     fn turn(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.turns.fetch_add(1, Ordering::Relaxed);
+        self.reader.wake();
     }
 
     fn turns(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.turns.load(Ordering::Relaxed)
     }
 }
 
@@ -154,10 +176,10 @@ struct Patience {
 }
 
 impl Patience {
-    fn new(stream: TcpStream, activity: Arc<Activity>, head: Duration, idle: Duration) -> Self {
+    fn new(stream: TcpStream, head: Duration, idle: Duration) -> Self {
         Self {
             stream,
-            activity,
+            activity: Arc::default(),
             turn: 0,
             head_begun: false,
             head,
@@ -189,8 +211,11 @@ impl AsyncRead for Patience {
                 }
                 Poll::Ready(result)
             }
-            Poll::Pending if is_answering => Poll::Pending,
             Poll::Pending => {
+                if is_answering {
+                    this.activity.reader.register(context.waker());
+                    return Poll::Pending;
+                }
                 ready!(this.limit.as_mut().poll(context));
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
@@ -237,14 +262,12 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(20);
     const LONG: Duration = Duration::from_millis(200);
 
-    async fn pair() -> (TcpStream, Patience, Arc<Activity>) {
+    async fn pair() -> (TcpStream, Patience) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let client = TcpStream::connect(address).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        let activity = Arc::new(Activity::default());
-        let patience = Patience::new(stream, Arc::clone(&activity), SHORT, LONG);
-        (client, patience, activity)
+        (client, Patience::new(stream, SHORT, LONG))
     }
 
     async fn waited(patience: &mut Patience) -> Duration {
@@ -256,21 +279,44 @@ mod tests {
 
     #[tokio::test]
     async fn a_head_gets_less_time_than_an_idle_connection() {
-        let (mut client, mut patience, activity) = pair().await;
+        let (mut client, mut patience) = pair().await;
         client.write_all(b"PO").await.unwrap();
         patience.read_u8().await.unwrap();
         patience.read_u8().await.unwrap();
         assert!((SHORT..LONG).contains(&waited(&mut patience).await));
-        activity.turn();
+        patience.activity.turn();
         let answering = timeout(2 * LONG, patience.read_u8()).await;
         assert!(answering.is_err(), "an answer may take any time");
-        activity.turn();
+        patience.activity.turn();
         assert!(waited(&mut patience).await >= LONG, "idle again");
     }
 
     #[tokio::test]
     async fn a_connection_that_never_speaks_is_closed() {
-        let (_client, mut patience, _) = pair().await;
+        let (_client, mut patience) = pair().await;
         assert!((SHORT..LONG).contains(&waited(&mut patience).await));
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_is_closed_in_its_time() {
+        let (mut client, patience) = pair().await;
+        let (_close, closing) = watch::channel(false);
+        let slow = |_| async {
+            sleep(2 * LONG).await;
+            Response::new(Full::default())
+        };
+        // A task of its own: nothing but its own timers and bytes may wake it.
+        tokio::spawn(converse(patience, slow, closing));
+        let request = b"GET / HTTP/1.1\r\nHost: w\r\n\r\n";
+        client.write_all(request).await.unwrap();
+        let mut answer = [0; 15];
+        client.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+        let answered = tokio::time::Instant::now();
+        let mut rest = Vec::new();
+        let closed = timeout(20 * LONG, client.read_to_end(&mut rest)).await;
+        closed.unwrap().unwrap();
+        let idle = answered.elapsed();
+        assert!(idle >= LONG / 2, "{idle:?}");
     }
 }
