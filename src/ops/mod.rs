@@ -1,3 +1,4 @@
 //! The shelf beside the floors: clock, logs, health server.
 
 pub mod clock;
+pub mod logging;
