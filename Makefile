@@ -81,5 +81,5 @@ image: release ## Make the images: target/images/ax-operator.tar, target/images/
 cluster-up: ## Start a control plane and leave it up, for quick runs of integration.
 	@$(CLUSTER) up --tier control-plane --name test
 cluster-down: ## Take down every cluster that was started here.
-	@$(CLUSTER) down --tier control-plane --name test
-	@$(CLUSTER) down --tier node --name demo
+	@env -u KUBECONFIG $(CLUSTER) down --tier control-plane --name test
+	@env -u KUBECONFIG $(CLUSTER) down --tier node --name demo

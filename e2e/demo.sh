@@ -21,10 +21,9 @@ if [[ -t 1 ]]; then
 fi
 
 main() {
-  step "Build the programs (static, release; some minutes the first time)" \
+  step "Build the programs (static, release; some minutes the first time) and the images" \
     "mend what the compiler names; it needs Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) and a C linker" \
-    make release
-  step "Make the images" "see what was said above" make image
+    make image
   step "Start the cluster (builds Kubernetes from source the first time: some minutes)" \
     "see what was said above; \"make cluster-down\" and again if it was half up" \
     e2e/cluster/cluster up --tier node --name demo
@@ -49,7 +48,7 @@ step() {
   local name=$1 what_to_do=$2 begin=$SECONDS code=0
   shift 2
   number=$((number + 1))
-  printf '\n%s[%d/%d] %s%s\n' "$bold" "$number" 10 "$name" "$plain"
+  printf '\n%s[%d/%d] %s%s\n' "$bold" "$number" 9 "$name" "$plain"
   if [[ $(type -t "$1") == function ]]; then
     "$@" || code=$?
   else
@@ -178,12 +177,12 @@ expected() {
 }
 
 apply_samples() {
-  local names
+  local left
   expected=$(expected) || return
-  names=$(cut -d' ' -f1 <<<"$expected")
-  # What an earlier run left would not run again: its tasks have ended.
+  # What an earlier run left has ended and would not run again. Without finalizers a deleted task is gone at once.
+  left=$(k -n "$namespace" get axtasks -o name | sed 's|.*/||' | grep -xF -f <(cut -d' ' -f1 <<<"$expected")) || true
   # shellcheck disable=SC2086
-  k -n "$namespace" delete axtasks --ignore-not-found --wait $names || return
+  [[ -z $left ]] || k -n "$namespace" delete axtasks --ignore-not-found --wait=false $left || return
   k -n "$namespace" apply -k "$samples"
 }
 
