@@ -36,23 +36,13 @@ enum Command {
 #[derive(clap::Args)]
 struct Exec {
     /// Address to listen on.
-    #[arg(
-        long,
-        env = "AX_LISTEN",
-        default_value = "0.0.0.0:8080",
-        value_name = "ADDR"
-    )]
+    #[arg(long, env = "AX_LISTEN", default_value = "0.0.0.0:8080", value_name = "ADDR")]
     listen: SocketAddr,
     /// Tasks that may run at once; the next one is told to go elsewhere.
     #[arg(long, env = "AX_CONCURRENCY", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=1000), value_name = "N")]
     concurrency: u16,
     /// Where answers are kept, so that a restart runs nothing twice; an emptyDir serves. Created if missing.
-    #[arg(
-        long,
-        env = "AX_JOURNAL_DIR",
-        default_value = "/tmp/ax-journal",
-        value_name = "DIR"
-    )]
+    #[arg(long, env = "AX_JOURNAL_DIR", default_value = "/tmp/ax-journal", value_name = "DIR")]
     journal_dir: PathBuf,
     /// Uid of this pod, from the downward API (metadata.uid). Required.
     #[arg(long, env = "AX_POD_UID", value_name = "UID")]
@@ -64,20 +54,10 @@ struct Exec {
     #[arg(long, env = "AX_DRAIN_TIMEOUT", value_parser = read_duration, value_name = "DURATION")]
     drain_timeout: Option<Duration>,
     /// Log level, or a filter by target (info,ax=debug).
-    #[arg(
-        long,
-        env = "AX_LOG_LEVEL",
-        default_value = "info",
-        value_name = "LEVEL"
-    )]
+    #[arg(long, env = "AX_LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
     log_level: String,
     /// Log format: json or text.
-    #[arg(
-        long,
-        env = "AX_LOG_FORMAT",
-        default_value = "json",
-        value_name = "FORMAT"
-    )]
+    #[arg(long, env = "AX_LOG_FORMAT", default_value = "json", value_name = "FORMAT")]
     log_format: logging::Format,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "CMD")]
@@ -105,33 +85,24 @@ fn main() -> anyhow::Result<()> {
         journal_dir: exec.journal_dir,
         pod_uid,
         path: exec.path,
-        program: Program {
-            name: command.next().unwrap_or_default(),
-            args: command.collect(),
-        },
+        program: Program { name: command.next().unwrap_or_default(), args: command.collect() },
     };
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?
-        .block_on(run(config, exec.listen, exec.drain_timeout))
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(
+        config,
+        exec.listen,
+        exec.drain_timeout,
+    ))
 }
 
-const NO_POD_UID: &str =
-    "error: the pod's own uid is not known: give --pod-uid, or AX_POD_UID from the downward API:
+const NO_POD_UID: &str = "error: the pod's own uid is not known: give --pod-uid, or AX_POD_UID from the downward API:
 
   env:
   - name: AX_POD_UID
     valueFrom: {fieldRef: {fieldPath: metadata.uid}}";
 
-async fn run(
-    config: Config,
-    listen: SocketAddr,
-    drain_timeout: Option<Duration>,
-) -> anyhow::Result<()> {
+async fn run(config: Config, listen: SocketAddr, drain_timeout: Option<Duration>) -> anyhow::Result<()> {
     let signals = Signals::catch().context("failed to catch signals")?;
-    let listener = TcpListener::bind(listen)
-        .await
-        .with_context(|| format!("failed to listen on {listen}"))?;
+    let listener = TcpListener::bind(listen).await.with_context(|| format!("failed to listen on {listen}"))?;
     let (move_phase, phase) = watch::channel(Phase::Serving);
     tokio::spawn(drain::run(signals, drain_timeout, move_phase));
     let address = listener.local_addr()?;

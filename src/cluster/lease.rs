@@ -14,3 +14,14 @@ impl Leadership {
         None
     }
 }
+pub enum LeaseCommand {
+    SawTerm(u64),
+    RaiseTermAbove(u64),
+}
+#[derive(Clone)]
+pub struct ServerClock;
+impl ServerClock {
+    pub fn bounds(&self) -> Option<OffsetBounds> {
+        None
+    }
+}

@@ -67,7 +67,8 @@ pub struct Report {
     pub what: What,
 }
 
-/// What happened to a dispatch. All but [`What::Busy`] and [`What::TimedOut`] are the last report of it.
+/// What happened to a dispatch. All but [`What::Busy`], [`What::TimedOut`]
+/// and [`What::HigherTerm`] are the last report of it.
 #[derive(Debug, Clone)]
 pub enum What {
     /// The worker answered.
@@ -84,8 +85,10 @@ pub enum What {
     Lost(Failure),
     /// The pod that answered 409 is gone.
     NeverStarted,
-    /// This replica was not trusted to send any more.
+    /// This replica was not trusted to send any more: nothing went out.
     NotLeader,
+    /// Asked again, the worker says it has seen a higher term; the hand asks on.
+    HigherTerm(Option<u64>),
 }
 
 /// What a pod says of the executions it knows.
@@ -110,4 +113,23 @@ pub struct Listed {
     pub attempt: u32,
     /// Whether its answer is in the pod's journal.
     pub finished: bool,
+}
+
+/// What the leader loop orders from the hand.
+#[derive(Debug)]
+pub enum Order {
+    /// Send this.
+    Send(Box<Dispatch>),
+    /// Nobody there will answer what was sent before now: the pod is gone or its container restarted.
+    Cut {
+        /// Uid of the pod.
+        pod: Arc<str>,
+        /// Why, for people.
+        why: &'static str,
+    },
+    /// Ask this pod which executions it knows.
+    Ask {
+        /// The pod.
+        pod: Destination,
+    },
 }

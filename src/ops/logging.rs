@@ -59,10 +59,7 @@ impl std::str::FromStr for Format {
 pub enum Error {
     /// The level is no filter.
     #[error("`{level}` is no log level")]
-    Level {
-        level: String,
-        source: tracing_subscriber::filter::ParseError,
-    },
+    Level { level: String, source: tracing_subscriber::filter::ParseError },
     /// A process has one subscriber.
     #[error("logs are set up already")]
     Twice(#[source] tracing_subscriber::util::TryInitError),
@@ -70,18 +67,12 @@ pub enum Error {
 
 /// Sends the process's logs to stdout. To be called once, before the first line.
 pub fn init(config: Config) -> Result<(), Error> {
-    let filter = EnvFilter::try_new(&config.level).map_err(|source| Error::Level {
-        level: config.level.clone(),
-        source,
-    })?;
+    let filter =
+        EnvFilter::try_new(&config.level).map_err(|source| Error::Level { level: config.level.clone(), source })?;
     let registry = tracing_subscriber::registry().with(filter);
     match config.format {
-        Format::Json => registry
-            .with(JsonLines::new(config.replica, std::io::stdout))
-            .try_init(),
-        Format::Text => registry
-            .with(tracing_subscriber::fmt::layer().with_ansi(false))
-            .try_init(),
+        Format::Json => registry.with(JsonLines::new(config.replica, std::io::stdout)).try_init(),
+        Format::Text => registry.with(tracing_subscriber::fmt::layer().with_ansi(false)).try_init(),
     }
     .map_err(Error::Twice)
 }
@@ -95,11 +86,7 @@ struct JsonLines<W> {
 
 impl<W> JsonLines<W> {
     fn new(replica: Option<String>, writer: W) -> Self {
-        Self {
-            clock: Clock::start(),
-            replica,
-            writer,
-        }
+        Self { clock: Clock::start(), replica, writer }
     }
 }
 
@@ -212,8 +199,7 @@ impl Visit for Fields {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.0
-            .insert(field.name(), Value::from(format!("{value:?}")));
+        self.0.insert(field.name(), Value::from(format!("{value:?}")));
     }
 }
 
@@ -242,10 +228,7 @@ mod tests {
         let layer = JsonLines::new(Some("ax-0".to_owned()), move || writer.clone());
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), act);
         let bytes = written.0.lock().unwrap();
-        String::from_utf8_lossy(&bytes)
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+        String::from_utf8_lossy(&bytes).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     #[test]
@@ -255,11 +238,7 @@ mod tests {
         let line = &lines[0];
         let ts = line["ts"].as_str().unwrap();
         assert!(ts.parse::<jiff::Timestamp>().is_ok(), "{ts}");
-        assert_eq!(
-            ts.len(),
-            "2025-01-01T00:00:00.000000Z".len(),
-            "microseconds"
-        );
+        assert_eq!(ts.len(), "2025-01-01T00:00:00.000000Z".len(), "microseconds");
         assert_eq!(line["level"], "warn");
         assert_eq!(line["msg"], "refused");
         assert_eq!(line["replica"], "ax-0");
@@ -269,12 +248,7 @@ mod tests {
     #[test]
     fn span_fields_are_flat_and_the_inner_one_wins() {
         let lines = logged(|| {
-            let outer = tracing::info_span!(
-                "outer",
-                task = "a",
-                term = 7,
-                reason = tracing::field::Empty
-            );
+            let outer = tracing::info_span!("outer", task = "a", term = 7, reason = tracing::field::Empty);
             let _outer = outer.enter();
             let _inner = tracing::info_span!("inner", task = "b").entered();
             outer.record("reason", "Backoff");
@@ -301,10 +275,7 @@ mod tests {
         struct Outer(#[source] std::io::Error);
         let error = Outer(std::io::Error::other("disk full"));
         let lines = logged(|| {
-            tracing::error!(
-                error = &error as &(dyn std::error::Error + 'static),
-                "journal"
-            );
+            tracing::error!(error = &error as &(dyn std::error::Error + 'static), "journal");
         });
         assert_eq!(lines[0]["error"], "failed to write: disk full");
     }

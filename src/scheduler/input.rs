@@ -7,7 +7,7 @@ use crate::cluster::events::Told;
 use crate::cluster::guarded::Guarded;
 use crate::cluster::status::{StatusWrite, Written};
 use crate::cluster::watch::Change;
-use crate::domain::dispatch::{Destination, Dispatch, Inventory, Report};
+use crate::domain::dispatch::{Inventory, Order, Report};
 
 /// Namespace and name of a task or template.
 pub type Name = (String, String);
@@ -40,10 +40,8 @@ pub enum Input {
 /// What the leader loop wants done.
 #[derive(Debug)]
 pub enum Output {
-    /// Send this.
-    Dispatch(Box<Dispatch>),
-    /// Nobody there will answer what was sent before now: the pod is gone or its container restarted.
-    Cut { pod: Arc<str>, why: &'static str },
+    /// For the hand that sends.
+    Order(Order),
     /// Write this task's status.
     WriteTask { task: u64, write: StatusWrite },
     /// Write this template's status.
@@ -52,8 +50,6 @@ pub enum Output {
     Tell(Told),
     /// List all tasks from the newest state.
     List,
-    /// Ask this pod for its inventory.
-    Ask { pod: Destination, term: u64 },
     /// A term was seen somewhere.
     SawTerm(u64),
     /// A worker has seen a higher term than this leader's.

@@ -14,7 +14,6 @@ pub(super) fn headers(
     execution: &Uuid,
     attempt: u32,
     budget_from: u32,
-    term: u64,
 ) -> Vec<(&'static str, String)> {
     let last = budget_from.saturating_add(effective.retry.max_retries).saturating_add(1);
     let mut headers = vec![
@@ -25,7 +24,6 @@ pub(super) fn headers(
         (wire::CE_TIME, Instant(record.nominal_time()).to_string()),
         (wire::CE_ATTEMPT, attempt.to_string()),
         (wire::CE_MAX_ATTEMPTS, last.to_string()),
-        (wire::CE_TERM, term.to_string()),
         (wire::CE_TRIGGER, Trigger::of(&record.spec).as_str().to_owned()),
         (wire::IDEMPOTENCY_KEY, format!("\"{execution}\"")),
     ];

@@ -6,18 +6,11 @@ use crate::support::{sh, task};
 fn stdout_is_the_result_as_json_or_as_a_string() {
     let worker = sh(r#"eval "$AX_TOPIC""#).start();
     for (case, script, kind, want) in [
-        (
-            "json",
-            r#"echo ' {"a": 1} '"#,
-            "application/json",
-            r#"{"a": 1}"#,
-        ),
+        ("json", r#"echo ' {"a": 1} '"#, "application/json", r#"{"a": 1}"#),
         ("text", "echo done", "application/json", r#""done""#),
         ("nothing", "true", "", ""),
     ] {
-        let got = task(case)
-            .with("ce-subject", &script.replace('%', "%25"))
-            .post(&worker);
+        let got = task(case).with("ce-subject", &script.replace('%', "%25")).post(&worker);
         assert_eq!((got.status, got.body.as_str()), (200, want), "{case}");
         assert_eq!(got.header("content-type"), kind, "{case}");
     }
@@ -43,14 +36,8 @@ fn payload_and_attributes_reach_the_command() {
 #[test]
 fn a_topic_is_never_code() {
     let worker = sh(r#"printf %s "$AX_TOPIC""#).start();
-    let got = task("e1")
-        .with("ce-subject", "$(touch%20hacked); touch hacked")
-        .post(&worker);
-    assert_eq!(
-        got.json().as_str(),
-        Some("$(touch hacked); touch hacked"),
-        "{got:?}"
-    );
+    let got = task("e1").with("ce-subject", "$(touch%20hacked); touch hacked").post(&worker);
+    assert_eq!(got.json().as_str(), Some("$(touch hacked); touch hacked"), "{got:?}");
     assert!(!worker.path("hacked").exists());
 }
 
@@ -90,9 +77,7 @@ fn a_command_that_is_not_there_fails_the_attempt() {
 fn a_command_may_ignore_its_payload_or_give_it_all_back() {
     let worker = sh(r#"[ "$AX_TOPIC" = ignore ] && echo 1 || cat"#).start();
     let payload = format!("\"{}\"", "x".repeat(256 * 1024 - 2));
-    let ignored = task("e1")
-        .with("ce-subject", "ignore")
-        .body(payload.clone());
+    let ignored = task("e1").with("ce-subject", "ignore").body(payload.clone());
     assert_eq!(ignored.post(&worker).body, "1");
     let got = task("e2").body(payload).post(&worker);
     assert_eq!((got.status, got.body.len()), (200, 64 * 1024));
@@ -129,9 +114,7 @@ fn c144_neither_payload_nor_output_reach_the_logs() {
             .body("\"CANARY-1\"")
             .post(&worker);
     }
-    crate::support::until("two ends logged", || {
-        worker.log().matches("\"msg\":\"ended\"").count() == 2
-    });
+    crate::support::until("two ends logged", || worker.log().matches("\"msg\":\"ended\"").count() == 2);
     assert!(!worker.log().contains("CANARY"), "{}", worker.log());
 }
 
@@ -140,10 +123,7 @@ fn a_change_of_state_is_one_line_with_its_fields() {
     let worker = sh("true").start();
     task("e1")
         .term(7)
-        .with(
-            "ce-source",
-            "/apis/ax.dev/v1alpha1/namespaces/shop/axtasks/close",
-        )
+        .with("ce-source", "/apis/ax.dev/v1alpha1/namespaces/shop/axtasks/close")
         .with("ce-subject", "order.close")
         .with("traceparent", "00-aabb-cc-01")
         .post(&worker);
@@ -156,18 +136,11 @@ fn a_change_of_state_is_one_line_with_its_fields() {
         .collect();
     assert_eq!(lines.len(), 2, "{log}");
     assert_eq!(lines[0]["msg"], "started");
-    for (field, want) in [
-        ("namespace", "shop"),
-        ("task", "close"),
-        ("topic", "order.close"),
-        ("trace_id", "aabb"),
-        ("reason", "Exited"),
-    ] {
+    for (field, want) in
+        [("namespace", "shop"), ("task", "close"), ("topic", "order.close"), ("trace_id", "aabb"), ("reason", "Exited")]
+    {
         assert_eq!(lines[1][field], want);
     }
-    assert_eq!(
-        (&lines[1]["attempt"], &lines[1]["term"]),
-        (&1.into(), &7.into())
-    );
+    assert_eq!((&lines[1]["attempt"], &lines[1]["term"]), (&1.into(), &7.into()));
     assert!(lines[1]["duration_ms"].as_f64().unwrap() > 0.0);
 }

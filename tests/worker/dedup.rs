@@ -5,8 +5,7 @@ use rustix::process::Signal;
 use crate::support::{sh, task, until};
 
 /// Notes that it began, waits for the file `go`, then answers.
-const GATED: &str =
-    r#"echo "$AX_ATTEMPT" >> runs; while [ ! -e go ]; do sleep 0.02; done; echo '{"n":1}'"#;
+const GATED: &str = r#"echo "$AX_ATTEMPT" >> runs; while [ ! -e go ]; do sleep 0.02; done; echo '{"n":1}'"#;
 
 #[test]
 fn c129_same_attempt_twice_runs_once() {
@@ -19,10 +18,7 @@ fn c129_same_attempt_twice_runs_once() {
         assert_eq!((second.status, second.header("retry-after")), (409, "1"));
     }
     let listed = worker.inventory(&[]).json();
-    assert_eq!(
-        listed["executions"][0],
-        serde_json::json!({"id": "e1", "attempt": 1, "state": "Running"})
-    );
+    assert_eq!(listed["executions"][0], serde_json::json!({"id": "e1", "attempt": 1, "state": "Running"}));
 
     worker.release("go");
     let first = first.join().unwrap();
@@ -60,23 +56,16 @@ fn c129_the_answer_outlives_the_worker() {
 
 #[test]
 fn work_lost_in_a_crash_is_told_and_not_repeated() {
-    let worker =
-        sh("echo $AX_ATTEMPT >> runs; [ $AX_ATTEMPT != 1 ] || exec sleep 3; echo 1").start();
+    let worker = sh("echo $AX_ATTEMPT >> runs; [ $AX_ATTEMPT != 1 ] || exec sleep 3; echo 1").start();
     let asked = task("e1").send_only(&worker);
     until("running", || worker.file("runs") == "1\n");
     let worker = worker.restart(Signal::KILL);
     drop(asked);
 
     let listed = worker.inventory(&[]).json();
-    assert_eq!(
-        listed["executions"],
-        serde_json::json!([{"id": "e1", "attempt": 1, "state": "Finished"}])
-    );
+    assert_eq!(listed["executions"], serde_json::json!([{"id": "e1", "attempt": 1, "state": "Finished"}]));
     let told = task("e1").post(&worker);
-    assert_eq!(
-        (told.status, told.code()),
-        (500, "WorkerRestarted".to_owned())
-    );
+    assert_eq!((told.status, told.code()), (500, "WorkerRestarted".to_owned()));
     assert_eq!(worker.file("runs"), "1\n");
     assert_eq!(task("e1").attempt(2).post(&worker).status, 200);
     assert_eq!(worker.file("runs"), "1\n2\n");
@@ -97,9 +86,8 @@ fn a_closed_connection_is_no_cancel() {
 #[test]
 fn a_full_disk_refuses_before_anything_ran() {
     // Files may not grow beyond 8 blocks of 512 bytes, for the worker and what it runs.
-    let worker = sh("echo $AX_ID >> runs; head -c 3000 /dev/zero | tr '\\0' x")
-        .before("trap '' XFSZ; ulimit -f 8;")
-        .start();
+    let worker =
+        sh("echo $AX_ID >> runs; head -c 3000 /dev/zero | tr '\\0' x").before("trap '' XFSZ; ulimit -f 8;").start();
     let mut ran = 0;
     let refused = loop {
         let answer = task(&format!("e{ran}")).post(&worker);
@@ -109,10 +97,7 @@ fn a_full_disk_refuses_before_anything_ran() {
         ran += 1;
         assert!(ran < 200, "the limit does not bite");
     };
-    assert_eq!(
-        (refused.status, refused.code()),
-        (503, "JournalUnwritable".to_owned())
-    );
+    assert_eq!((refused.status, refused.code()), (503, "JournalUnwritable".to_owned()));
     assert_eq!(refused.header("retry-after"), "5");
     assert_eq!(worker.file("runs").lines().count(), ran, "nothing ran");
     assert_eq!(worker.room(), r#""ax";r=4"#, "its place is free again");

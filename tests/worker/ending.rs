@@ -9,9 +9,7 @@ const GATED: &str = "echo $AX_ID >> runs; while [ ! -e go ]; do sleep 0.02; done
 #[test]
 fn c134_a_timeout_leaves_no_child() {
     let worker =
-        sh("sleep 60 & echo $! >> pids; sleep 60 & echo $! >> pids; echo $$ >> pids; wait")
-            .concurrency(1)
-            .start();
+        sh("sleep 60 & echo $! >> pids; sleep 60 & echo $! >> pids; echo $$ >> pids; wait").concurrency(1).start();
     let got = task("e1").timeout("500ms").post(&worker);
     assert_eq!((got.status, got.code()), (504, "TimedOut".to_owned()));
     let pids = worker.file("pids");
@@ -22,8 +20,7 @@ fn c134_a_timeout_leaves_no_child() {
 
 #[test]
 fn c134_who_ignores_sigterm_is_killed_after_ten_seconds() {
-    let worker =
-        sh("trap '' TERM; echo $$ >> pids; sleep 60 & echo $! >> pids; wait; sleep 60").start();
+    let worker = sh("trap '' TERM; echo $$ >> pids; sleep 60 & echo $! >> pids; wait; sleep 60").start();
     let asked = task("e1").timeout("100ms").begin(&worker);
     until("begun", || worker.file("pids").lines().count() == 2);
     let clock = ax::ops::clock::Clock::start();
@@ -95,10 +92,7 @@ fn a_second_signal_kills_what_runs() {
 
 #[test]
 fn the_drain_timeout_stops_what_runs() {
-    let mut worker = sh("echo 1 > runs; exec sleep 60")
-        .arg("--drain-timeout")
-        .arg("200ms")
-        .start();
+    let mut worker = sh("echo 1 > runs; exec sleep 60").arg("--drain-timeout").arg("200ms").start();
     let asked = task("e1").begin(&worker);
     until("running", || !worker.file("runs").is_empty());
     worker.signal(Signal::TERM);

@@ -20,9 +20,7 @@ fn a_client_that_dribbles_its_head_is_cut_off() {
             std::thread::sleep(Duration::from_millis(200));
         }
     });
-    stream
-        .set_read_timeout(Some(Duration::from_secs(15)))
-        .unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(15))).unwrap();
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
         Ok(_) => {}
@@ -58,18 +56,12 @@ fn a_head_over_16_kib_is_refused() {
 #[test]
 fn one_connection_too_many_is_told_so_and_the_others_are_served() {
     let worker = sh("echo 1").concurrency(1).start();
-    let held: Vec<TcpStream> = (0..4 + 64)
-        .map(|_| TcpStream::connect(worker.address).unwrap())
-        .collect();
+    let held: Vec<TcpStream> = (0..4 + 64).map(|_| TcpStream::connect(worker.address).unwrap()).collect();
     let turned_away = read_answer(TcpStream::connect(worker.address).unwrap());
-    assert_eq!(
-        (turned_away.status, turned_away.header("retry-after")),
-        (503, "1")
-    );
+    assert_eq!((turned_away.status, turned_away.header("retry-after")), (503, "1"));
     assert_eq!(turned_away.header("ratelimit"), r#""ax";r=1"#);
     let mut one = &held[0];
-    one.write_all(b"GET /healthz HTTP/1.1\r\nHost: w\r\n\r\n")
-        .unwrap();
+    one.write_all(b"GET /healthz HTTP/1.1\r\nHost: w\r\n\r\n").unwrap();
     assert_eq!(read_answer(one.try_clone().unwrap()).status, 200);
     drop(held);
     until("room again", || {

@@ -1,9 +1,5 @@
 //! The real `ax-worker`, over real sockets, with shell commands for tasks.
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "helpers of tests fail tests"
-)]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail tests")]
 
 mod answers;
 mod dedup;

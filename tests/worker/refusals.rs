@@ -9,10 +9,7 @@ const NOTED: &str = "echo $AX_ID >> runs";
 #[test]
 fn c131_a_request_for_another_pod_has_no_effect() {
     let worker = sh(NOTED).start();
-    let got = task("e1")
-        .with("Ax-Pod-Uid", "pod-b")
-        .term(99)
-        .post(&worker);
+    let got = task("e1").with("Ax-Pod-Uid", "pod-b").term(99).post(&worker);
     assert_eq!(got.status, 421);
     assert_eq!(worker.inventory(&[("Ax-Pod-Uid", "pod-b")]).status, 421);
     assert_eq!(worker.file("runs"), "");
@@ -32,10 +29,7 @@ fn c133_a_lower_term_has_no_effect() {
     let asked = worker.inventory(&[("Ax-Term", "8")]);
     assert_eq!((asked.status, asked.header("ax-term")), (412, "9"));
     // A term of the year 5138 runs, and is not remembered.
-    assert_eq!(
-        task("e3").term(100_000_000_000_000).post(&worker).status,
-        200
-    );
+    assert_eq!(task("e3").term(100_000_000_000_000).post(&worker).status, 200);
     assert_eq!(task("e4").term(9).post(&worker).status, 200);
     assert_eq!(task("e5").post(&worker).status, 200, "no term");
     assert_eq!(worker.file("runs"), "e1\ne3\ne4\ne5\n");
@@ -43,9 +37,7 @@ fn c133_a_lower_term_has_no_effect() {
 
 #[test]
 fn beyond_its_capacity_a_worker_takes_nothing() {
-    let worker = sh("echo $AX_ID >> runs; while [ ! -e go ]; do sleep 0.02; done")
-        .concurrency(2)
-        .start();
+    let worker = sh("echo $AX_ID >> runs; while [ ! -e go ]; do sleep 0.02; done").concurrency(2).start();
     assert_eq!(worker.room(), r#""ax";r=2"#);
     let running = [task("e1").begin(&worker), task("e2").begin(&worker)];
     until("both run", || worker.file("runs").lines().count() == 2);

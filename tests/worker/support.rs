@@ -94,12 +94,7 @@ impl Setup {
                 log.push('\n');
             }
         });
-        Worker {
-            setup: self,
-            child,
-            address,
-            log,
-        }
+        Worker { setup: self, child, address, log }
     }
 }
 
@@ -202,14 +197,11 @@ pub struct Task {
 }
 
 pub fn task(id: &str) -> Task {
-    Task {
-        headers: Vec::new(),
-        body: b"null".to_vec(),
-    }
-    .with("ce-specversion", "1.0")
-    .with("ce-id", id)
-    .with("ce-axattempt", "1")
-    .with("Ax-Pod-Uid", POD)
+    Task { headers: Vec::new(), body: b"null".to_vec() }
+        .with("ce-specversion", "1.0")
+        .with("ce-id", id)
+        .with("ce-axattempt", "1")
+        .with("Ax-Pod-Uid", POD)
 }
 
 impl Task {
@@ -242,11 +234,8 @@ impl Task {
     }
 
     pub fn post(&self, worker: &Worker) -> Answer {
-        let headers: Vec<(&str, &str)> = self
-            .headers
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .collect();
+        let headers: Vec<(&str, &str)> =
+            self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         worker.send("POST", "/tasks", &headers, &self.body)
     }
 
@@ -280,10 +269,7 @@ pub struct Answer {
 impl Answer {
     /// The header's value, empty without one.
     pub fn header(&self, name: &str) -> &str {
-        self.headers
-            .iter()
-            .find(|(known, _)| known == name)
-            .map_or("", |(_, value)| value)
+        self.headers.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
     }
 
     pub fn json(&self) -> Value {
@@ -311,11 +297,7 @@ pub fn read_answer(stream: TcpStream) -> Answer {
         };
         headers.push((name.to_lowercase(), value.to_owned()));
     }
-    let mut answer = Answer {
-        status,
-        headers,
-        body: String::new(),
-    };
+    let mut answer = Answer { status, headers, body: String::new() };
     let length: usize = answer.header("content-length").parse().unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();

@@ -14,7 +14,7 @@ use super::{Alarm, State, later, tick_ceil};
 use crate::api::{AxTask, Outcome, Phase};
 use crate::cluster::guarded::Guarded;
 use crate::domain::answer::Failure;
-use crate::domain::dispatch::{Destination, Inventory, Listed};
+use crate::domain::dispatch::{Destination, Inventory, Listed, Order};
 use crate::domain::effective::{DEFAULT_TIMEOUT, effective};
 use crate::domain::lifecycle::{Event, Life, Seen, Shown};
 use crate::domain::wheel::Wheel;
@@ -150,7 +150,6 @@ impl State {
     fn ask_pod(&mut self, uid: &str) {
         let Some(leader) = &mut self.leader else { return };
         let Stage::Asking { pending, .. } = &mut leader.stage else { return };
-        let term = leader.term;
         let ports = self.pools.pod(uid).and_then(|p| self.pools.key_of(p)).and_then(|key| self.pools.deployment(key));
         let port = ports.and_then(|d| d.ports.first().copied());
         let ip = self.pools.pod(uid).and_then(|p| p.ip);
@@ -163,7 +162,7 @@ impl State {
         }
         let name = self.pools.pod(uid).map_or("", |p| p.name.as_str());
         let pod = Destination { uid: Arc::from(uid), name: Arc::from(name), addr: (ip, port).into() };
-        self.out.push(Output::Ask { pod, term });
+        self.out.push(Output::Order(Order::Ask { pod }));
     }
 
     pub(super) fn inventory(&mut self, pod: &str, inventory: Inventory) {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{Alarm, State, later};
 use crate::api::{Outcome, Phase};
 use crate::domain::answer::{Failure, Refused, Verdict};
-use crate::domain::dispatch::{Destination, Dispatch, Report, What};
+use crate::domain::dispatch::{Destination, Dispatch, Order, Report, What};
 use crate::domain::effective::effective;
 use crate::domain::lifecycle::{Event, Sent, reason};
 use crate::domain::pool::PoolKey;
@@ -113,7 +113,7 @@ impl State {
             addr: (ip, effective.target.port).into(),
         };
         let attempt = life.attempt + 1;
-        let headers = request::headers(record, &effective, &execution, attempt, life.budget_from, term);
+        let headers = request::headers(record, &effective, &execution, attempt, life.budget_from);
         let dispatch = Dispatch {
             task: id,
             name: record.path.clone(),
@@ -136,7 +136,7 @@ impl State {
             return false;
         }
         self.books.entry(pod_uid.to_owned()).or_default().take(execution, attempt);
-        self.out.push(Output::Dispatch(Box::new(dispatch)));
+        self.out.push(Output::Order(Order::Send(Box::new(dispatch))));
         self.settle(id);
         true
     }
@@ -167,7 +167,7 @@ impl State {
                 addr: (ip, effective.target.port).into(),
             },
             path: effective.target.path.clone(),
-            headers: request::headers(record, &effective, &execution, current.number, life.budget_from, term),
+            headers: request::headers(record, &effective, &execution, current.number, life.budget_from),
             payload: effective.payload.clone(),
             timeout: remains,
             repeat: true,
@@ -175,7 +175,7 @@ impl State {
         if let Some(record) = self.records.get_mut(&id) {
             record.rules = effective.retry;
         }
-        self.out.push(Output::Dispatch(Box::new(dispatch)));
+        self.out.push(Output::Order(Order::Send(Box::new(dispatch))));
     }
 
     /// What the hand reports.
@@ -212,6 +212,7 @@ impl State {
                 let failure = Failure::stated("TimedOut", "no answer within the timeout");
                 self.act(task, Event::Failed { number, outcome: Outcome::TimedOut, failure });
             }
+            What::HigherTerm(seen) => self.saw_higher_term(seen),
             What::Freed => self.free(&about),
             What::Late(verdict) => {
                 self.free(&about);

@@ -9,6 +9,7 @@ use kube::Resource as _;
 use super::State;
 use crate::cluster::watch::{Kind, ReplicaSetMeta};
 use crate::cluster::workloads;
+use crate::domain::dispatch::Order;
 use crate::domain::pool::{self, PoolKey};
 use crate::scheduler::input::Output;
 
@@ -73,7 +74,7 @@ impl State {
 
     /// Nobody there will answer what was sent before now.
     fn cut(&mut self, uid: &str, why: &'static str) {
-        self.out.push(Output::Cut { pod: Arc::from(uid), why });
+        self.out.push(Output::Order(Order::Cut { pod: Arc::from(uid), why }));
         let executions = self.books.get(uid).map(|books| books.executions().map(|(id, _)| *id).collect::<Vec<_>>());
         for execution in executions.unwrap_or_default() {
             if let Some(id) = self.by_execution.get(&execution).copied() {

@@ -113,14 +113,8 @@ pub fn dispatch(
     }
     match seen.known {
         Some(Known::Running) => return Admission::Refused(Refusal::AlreadyRunning),
-        Some(Known::Finished {
-            attempt: ran,
-            status,
-        }) if is_success(status) || attempt <= ran => {
-            return Admission::Stored {
-                attempt: ran,
-                status,
-            };
+        Some(Known::Finished { attempt: ran, status }) if is_success(status) || attempt <= ran => {
+            return Admission::Stored { attempt: ran, status };
         }
         Some(Known::Finished { .. }) | None => {}
     }
@@ -154,55 +148,27 @@ mod tests {
     use super::*;
 
     const NOW: u64 = 1_700_000_000_000;
-    const IDLE: Seen<'static> = Seen {
-        draining: false,
-        pod_uid: "pod-a",
-        capacity: 2,
-        running: 0,
-        known: None,
-    };
+    const IDLE: Seen<'static> = Seen { draining: false, pod_uid: "pod-a", capacity: 2, running: 0, known: None };
 
     fn finished(attempt: u32, status: u16) -> Option<Known> {
         Some(Known::Finished { attempt, status })
     }
 
     fn judge(seen: Seen<'_>, attempt: u32, pod_uid: Option<&str>, term: Option<u64>) -> Admission {
-        let mut terms = Terms {
-            highest: Some(1_000),
-        };
+        let mut terms = Terms { highest: Some(1_000) };
         dispatch(seen, attempt, pod_uid, term, &mut terms, NOW)
     }
 
     #[test]
     fn the_first_check_that_speaks_decides() {
-        let all_wrong = Seen {
-            draining: true,
-            running: 2,
-            known: Some(Known::Running),
-            ..IDLE
-        };
-        let not_draining = Seen {
-            draining: false,
-            ..all_wrong
-        };
+        let all_wrong = Seen { draining: true, running: 2, known: Some(Known::Running), ..IDLE };
+        let not_draining = Seen { draining: false, ..all_wrong };
         let full = Seen { running: 2, ..IDLE };
         for (case, seen, pod_uid, term, want) in [
             ("draining", all_wrong, "pod-b", 999, Refusal::Draining),
             ("wrong pod", not_draining, "pod-b", 999, Refusal::WrongPod),
-            (
-                "lower term",
-                not_draining,
-                "pod-a",
-                999,
-                Refusal::LowerTerm { highest: 1_000 },
-            ),
-            (
-                "running",
-                not_draining,
-                "pod-a",
-                1_000,
-                Refusal::AlreadyRunning,
-            ),
+            ("lower term", not_draining, "pod-a", 999, Refusal::LowerTerm { highest: 1_000 }),
+            ("running", not_draining, "pod-a", 1_000, Refusal::AlreadyRunning),
             ("full", full, "pod-a", 1_000, Refusal::Full),
         ] {
             let got = judge(seen, 1, Some(pod_uid), Some(term));
@@ -230,15 +196,8 @@ mod tests {
 
     #[test]
     fn a_stored_answer_needs_no_room() {
-        let seen = Seen {
-            running: 2,
-            known: finished(1, 200),
-            ..IDLE
-        };
-        let want = Admission::Stored {
-            attempt: 1,
-            status: 200,
-        };
+        let seen = Seen { running: 2, known: finished(1, 200), ..IDLE };
+        let want = Admission::Stored { attempt: 1, status: 200 };
         assert_eq!(judge(seen, 1, None, None), want);
     }
 
@@ -252,10 +211,7 @@ mod tests {
         let far = NOW + wire::TERM_BELIEF_MILLIS + 1;
         assert_eq!(ask(Some(5)), (Ok(()), Some(5)));
         assert_eq!(ask(Some(9)), (Ok(()), Some(9)));
-        assert_eq!(
-            ask(Some(5)),
-            (Err(Refusal::LowerTerm { highest: 9 }), Some(9))
-        );
+        assert_eq!(ask(Some(5)), (Err(Refusal::LowerTerm { highest: 9 }), Some(9)));
         assert_eq!(ask(None), (Ok(()), Some(9)), "no term");
         assert_eq!(ask(Some(far)), (Ok(()), Some(9)), "over a day ahead");
         assert_eq!(ask(Some(far - 1)), (Ok(()), Some(far - 1)), "just a day");

@@ -90,12 +90,7 @@ impl Answer {
         let log = log_tail(&output.stderr);
         let mut answer = Self::problem(
             status,
-            &Problem {
-                code: Some(code),
-                title: Some(title),
-                detail: None,
-                log: (!log.is_empty()).then_some(log),
-            },
+            &Problem { code: Some(code), title: Some(title), detail: None, log: (!log.is_empty()).then_some(log) },
         );
         if status == StatusCode::UNPROCESSABLE_ENTITY {
             answer.retryable = Some(false);
@@ -107,10 +102,7 @@ impl Answer {
     pub fn lost() -> Self {
         Self::problem(
             StatusCode::INTERNAL_SERVER_ERROR,
-            &problem(
-                "WorkerRestarted",
-                "the worker died while the command ran; how far it got is not known",
-            ),
+            &problem("WorkerRestarted", "the worker died while the command ran; how far it got is not known"),
         )
     }
 
@@ -120,19 +112,12 @@ impl Answer {
         let text = text.trim();
         let body = if text.is_empty() {
             String::new()
-        } else if !cut
-            && text.len() <= wire::MAX_RESPONSE_READ
-            && serde_json::from_str::<IgnoredAny>(text).is_ok()
-        {
+        } else if !cut && text.len() <= wire::MAX_RESPONSE_READ && serde_json::from_str::<IgnoredAny>(text).is_ok() {
             text.to_owned()
         } else {
             json_string(text, wire::MAX_RESPONSE_READ)
         };
-        Self {
-            status: 200,
-            retryable: None,
-            body,
-        }
+        Self { status: 200, retryable: None, body }
     }
 }
 
@@ -147,31 +132,19 @@ impl Reply {
     /// No execution began, for this reason.
     pub fn refused(refusal: Refusal) -> Self {
         let (status, title) = match refusal {
-            Refusal::Draining => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "this worker takes no new work: it is shutting down",
-            ),
-            Refusal::WrongPod => (
-                StatusCode::MISDIRECTED_REQUEST,
-                "the request is meant for another pod",
-            ),
-            Refusal::LowerTerm { .. } => (
-                StatusCode::PRECONDITION_FAILED,
-                "a leader with a higher term was here",
-            ),
-            Refusal::AlreadyRunning => (
-                StatusCode::CONFLICT,
-                "an attempt of this execution runs here",
-            ),
+            Refusal::Draining => {
+                (StatusCode::SERVICE_UNAVAILABLE, "this worker takes no new work: it is shutting down")
+            }
+            Refusal::WrongPod => (StatusCode::MISDIRECTED_REQUEST, "the request is meant for another pod"),
+            Refusal::LowerTerm { .. } => (StatusCode::PRECONDITION_FAILED, "a leader with a higher term was here"),
+            Refusal::AlreadyRunning => (StatusCode::CONFLICT, "an attempt of this execution runs here"),
             Refusal::Full => (StatusCode::TOO_MANY_REQUESTS, "every place is taken"),
         };
         let reply = Self::problem(status, refusal.reason(), title);
         match refusal {
             Refusal::Draining => reply.retry_after(5).closing(),
             Refusal::WrongPod => reply,
-            Refusal::LowerTerm { highest } => {
-                reply.header(HeaderName::from_static(wire::TERM), &highest.to_string())
-            }
+            Refusal::LowerTerm { highest } => reply.header(HeaderName::from_static(wire::TERM), &highest.to_string()),
             Refusal::AlreadyRunning | Refusal::Full => reply.retry_after(1),
         }
     }
@@ -199,12 +172,7 @@ impl Reply {
 
     /// A 200 with a JSON body, or with none.
     pub fn ok(body: String) -> Self {
-        Answer {
-            status: 200,
-            retryable: None,
-            body,
-        }
-        .into()
+        Answer { status: 200, retryable: None, body }.into()
     }
 
     /// The connection ends with this answer.
@@ -238,21 +206,14 @@ impl Reply {
     /// The HTTP response.
     pub fn into_response(self) -> Response<Full<Bytes>> {
         let Self { answer, headers } = self;
-        let status =
-            StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let kind = if status.is_success() {
-            "application/json"
-        } else {
-            "application/problem+json"
-        };
+        let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let kind = if status.is_success() { "application/json" } else { "application/problem+json" };
         let has_body = !answer.body.is_empty();
         let mut response = Response::new(Full::new(Bytes::from(answer.body)));
         *response.status_mut() = status;
         *response.headers_mut() = headers;
         if has_body {
-            response
-                .headers_mut()
-                .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         }
         response
     }
@@ -261,10 +222,7 @@ impl Reply {
 impl From<Answer> for Reply {
     fn from(answer: Answer) -> Self {
         let retryable = answer.retryable;
-        let reply = Self {
-            answer,
-            headers: HeaderMap::new(),
-        };
+        let reply = Self { answer, headers: HeaderMap::new() };
         match retryable {
             Some(retryable) => {
                 let name = HeaderName::from_static(wire::RETRYABLE);
@@ -276,11 +234,7 @@ impl From<Answer> for Reply {
 }
 
 fn problem(code: &str, title: &str) -> Problem {
-    Problem {
-        code: Some(code.to_owned()),
-        title: Some(title.to_owned()),
-        ..Problem::default()
-    }
+    Problem { code: Some(code.to_owned()), title: Some(title.to_owned()), ..Problem::default() }
 }
 
 /// `text` as a JSON string of at most `max` bytes, quotes and escapes counted, cut between characters.
@@ -337,19 +291,9 @@ mod tests {
     fn stdout_becomes_the_result() {
         for (case, stdout, cut, want) in [
             ("nothing", &b" \n"[..], false, ""),
-            (
-                "json as it stands",
-                b" {\"a\": 1.0}\n",
-                false,
-                "{\"a\": 1.0}",
-            ),
+            ("json as it stands", b" {\"a\": 1.0}\n", false, "{\"a\": 1.0}"),
             ("a bare number", b"3\n", false, "3"),
-            (
-                "text",
-                b"done \"x\"\tok\n",
-                false,
-                r#""done \"x\"\u0009ok""#,
-            ),
+            ("text", b"done \"x\"\tok\n", false, r#""done \"x\"\u0009ok""#),
             ("two values are text", b"1\n2\n", false, r#""1\n2""#),
             ("cut json is text", b"[1]", true, r#""[1]""#),
             ("not utf-8", b"a\xffb", false, "\"a\u{fffd}b\""),

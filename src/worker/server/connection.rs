@@ -112,9 +112,7 @@ where
             Ok::<_, Infallible>(response)
         }
     });
-    let connection = http1::Builder::new()
-        .max_header_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(patience), service);
+    let connection = http1::Builder::new().max_header_size(MAX_HEAD).serve_connection(TokioIo::new(patience), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         result = connection.as_mut() => Some(result),
@@ -177,24 +175,12 @@ struct Patience {
 
 impl Patience {
     fn new(stream: TcpStream, head: Duration, idle: Duration) -> Self {
-        Self {
-            stream,
-            activity: Arc::default(),
-            turn: 0,
-            head_begun: false,
-            head,
-            idle,
-            limit: Box::pin(sleep(head)),
-        }
+        Self { stream, activity: Arc::default(), turn: 0, head_begun: false, head, idle, limit: Box::pin(sleep(head)) }
     }
 }
 
 impl AsyncRead for Patience {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let turn = this.activity.turns();
         if turn != this.turn {
@@ -224,11 +210,7 @@ impl AsyncRead for Patience {
 }
 
 impl AsyncWrite for Patience {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 

@@ -33,10 +33,7 @@ pub struct Signals {
 impl Signals {
     /// Starts to catch them.
     pub fn catch() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
     async fn next(&mut self) {
@@ -48,11 +45,7 @@ impl Signals {
 }
 
 /// Turns signals into phases, until the last one.
-pub async fn run(
-    mut signals: Signals,
-    drain_timeout: Option<Duration>,
-    phase: watch::Sender<Phase>,
-) {
+pub async fn run(mut signals: Signals, drain_timeout: Option<Duration>, phase: watch::Sender<Phase>) {
     signals.next().await;
     tracing::info!(reason = "Signal", "draining");
     phase.send_replace(Phase::Draining);

@@ -13,9 +13,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use hyper::body::Bytes;
-use rustix::process::{
-    Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid,
-};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::watch;
@@ -84,23 +82,14 @@ impl Ending {
 }
 
 /// Runs the command to its end, its timeout, or the worker's.
-pub async fn run(
-    program: &Program,
-    request: &Request,
-    payload: Bytes,
-    mut phase: watch::Receiver<Phase>,
-) -> Output {
+pub async fn run(program: &Program, request: &Request, payload: Bytes, mut phase: watch::Receiver<Phase>) -> Output {
     let mut stdout = Head::default();
     let mut stderr = Tail::default();
     let ending = match spawn(program, request) {
         Ok(mut child) => {
             let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
             let streams = async {
-                tokio::join!(
-                    feed(pipes.0, &payload),
-                    stdout.fill(pipes.1),
-                    stderr.fill(pipes.2),
-                );
+                tokio::join!(feed(pipes.0, &payload), stdout.fill(pipes.1), stderr.fill(pipes.2),);
             };
             let life = live(&mut child, request.timeout, &mut phase);
             tokio::pin!(streams, life);
@@ -114,12 +103,7 @@ pub async fn run(
         }
         Err(error) => Ending::Failed(error),
     };
-    Output {
-        ending,
-        stdout: stdout.kept,
-        stdout_cut: stdout.cut,
-        stderr: stderr.kept,
-    }
+    Output { ending, stdout: stdout.kept, stdout_cut: stdout.cut, stderr: stderr.kept }
 }
 
 fn spawn(program: &Program, request: &Request) -> io::Result<Child> {
@@ -136,10 +120,7 @@ fn spawn(program: &Program, request: &Request) -> io::Result<Child> {
 
 /// Sees a command to its end; its group is dead when this returns.
 async fn live(child: &mut Child, limit: Duration, phase: &mut watch::Receiver<Phase>) -> Ending {
-    let group = child
-        .id()
-        .and_then(|id| i32::try_from(id).ok())
-        .and_then(Pid::from_raw);
+    let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     let ending = tokio::select! {
         status = child.wait() => match status {
             Ok(status) => Ending::Exited(status),

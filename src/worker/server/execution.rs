@@ -30,9 +30,7 @@ pub fn start(worker: Arc<Worker>, request: Request, payload: Bytes) -> oneshot::
         task = named_after(request.env("AX_SOURCE"), "axtasks"),
         template = request.env("AX_TEMPLATE"),
         topic = request.env("AX_TOPIC"),
-        trace_id = request
-            .env("TRACEPARENT")
-            .and_then(|parent| parent.split('-').nth(1)),
+        trace_id = request.env("TRACEPARENT").and_then(|parent| parent.split('-').nth(1)),
         business_trace_id = request.env("AX_TRACEID"),
     );
     let execution = async move {
@@ -55,13 +53,7 @@ async fn run(worker: &Worker, request: Request, payload: Bytes) -> Reply {
     // 2.
     tracing::info!("started");
     let started = worker.clock.mono();
-    let output = exec::run(
-        &worker.config.program,
-        &request,
-        payload,
-        worker.phase.clone(),
-    )
-    .await;
+    let output = exec::run(&worker.config.program, &request, payload, worker.phase.clone()).await;
     let duration_ms = (worker.clock.mono() - started).as_secs_f64() * 1e3;
     let answer = Answer::of(&output);
 
@@ -69,32 +61,19 @@ async fn run(worker: &Worker, request: Request, payload: Bytes) -> Reply {
     let ended = record(worker, &request, Some(answer.clone()));
     let finished = Finished::of(&ended);
     if let Err(error) = worker.journal.append(ended).await {
-        tracing::error!(
-            error = as_dyn(&error),
-            "journal not written, a restart would forget this answer"
-        );
+        tracing::error!(error = as_dyn(&error), "journal not written, a restart would forget this answer");
     }
     worker.leave(|table| {
         if let Some(finished) = finished {
             table.end(&request.id, finished);
         }
     });
-    tracing::info!(
-        status = answer.status,
-        reason = output.ending.reason(),
-        duration_ms,
-        "ended"
-    );
+    tracing::info!(status = answer.status, reason = output.ending.reason(), duration_ms, "ended");
     answer.into()
 }
 
 fn record(worker: &Worker, request: &Request, answer: Option<Answer>) -> Record {
-    Record {
-        id: request.id.clone(),
-        attempt: request.attempt,
-        at: worker.now_ms(),
-        answer,
-    }
+    Record { id: request.id.clone(), attempt: request.attempt, at: worker.now_ms(), answer }
 }
 
 /// The path segment after `kind`, as in `/apis/ax.dev/v1alpha1/namespaces/<ns>/axtasks/<name>`.

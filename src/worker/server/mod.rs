@@ -94,10 +94,7 @@ pub async fn run(
         config,
         clock,
         journal,
-        state: Mutex::new(State {
-            table,
-            terms: Terms::default(),
-        }),
+        state: Mutex::new(State { table, terms: Terms::default() }),
         running: watch::Sender::new(0),
         phase,
     };
@@ -130,19 +127,11 @@ impl Worker {
     async fn drained(&self) {
         let mut phase = self.phase.clone();
         // An error means that nobody is left to start a drain; then there is none.
-        if phase
-            .wait_for(|phase| *phase >= Phase::Draining)
-            .await
-            .is_err()
-        {
+        if phase.wait_for(|phase| *phase >= Phase::Draining).await.is_err() {
             std::future::pending::<()>().await;
         }
         // Whoever was admitted before the phase changed has counted itself in by the time the lock is free.
         drop(self.lock());
-        let _ = self
-            .running
-            .subscribe()
-            .wait_for(|running| *running == 0)
-            .await;
+        let _ = self.running.subscribe().wait_for(|running| *running == 0).await;
     }
 }

@@ -54,15 +54,13 @@ impl Request {
         if id.is_empty() || id.len() > MAX_ID {
             return Err(invalid(wire::CE_ID, "is empty or longer than 128 bytes"));
         }
-        let attempt: u32 = number(headers, wire::CE_ATTEMPT)?
-            .ok_or_else(|| invalid(wire::CE_ATTEMPT, "is missing"))?;
+        let attempt: u32 = number(headers, wire::CE_ATTEMPT)?.ok_or_else(|| invalid(wire::CE_ATTEMPT, "is missing"))?;
         if attempt == 0 {
             return Err(invalid(wire::CE_ATTEMPT, "counts from 1"));
         }
         let _: Option<u32> = number(headers, wire::CE_MAX_ATTEMPTS)?;
         let timeout = match one(headers, wire::REQUEST_TIMEOUT)? {
-            Some(text) => duration::parse(&text)
-                .ok_or_else(|| invalid(wire::REQUEST_TIMEOUT, "is no duration"))?,
+            Some(text) => duration::parse(&text).ok_or_else(|| invalid(wire::REQUEST_TIMEOUT, "is no duration"))?,
             None => DEFAULT_TIMEOUT,
         };
         Ok(Self {
@@ -77,10 +75,7 @@ impl Request {
 
     /// A value of the command's environment, for log fields.
     pub fn env(&self, name: &str) -> Option<&str> {
-        self.env
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, value)| value.as_str())
+        self.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
@@ -128,8 +123,7 @@ fn one(headers: &HeaderMap, name: &str) -> Result<Option<String>, Invalid> {
         return Err(invalid(name, "stands twice"));
     }
     let bytes = if name.starts_with("ce-") {
-        percent_decoded(value.as_bytes())
-            .ok_or_else(|| invalid(name, "is badly percent-encoded"))?
+        percent_decoded(value.as_bytes()).ok_or_else(|| invalid(name, "is badly percent-encoded"))?
     } else {
         value.as_bytes().to_vec()
     };
@@ -148,9 +142,7 @@ fn number<N: std::str::FromStr>(headers: &HeaderMap, name: &str) -> Result<Optio
     if !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(invalid(name, "is no decimal number"));
     }
-    text.parse()
-        .map(Some)
-        .map_err(|_| invalid(name, "is empty or too large"))
+    text.parse().map(Some).map_err(|_| invalid(name, "is empty or too large"))
 }
 
 fn percent_decoded(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -169,10 +161,7 @@ fn percent_decoded(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn invalid(header: &str, fault: &'static str) -> Invalid {
-    Invalid {
-        header: header.to_owned(),
-        fault,
-    }
+    Invalid { header: header.to_owned(), fault }
 }
 
 #[cfg(test)]
@@ -185,10 +174,7 @@ mod tests {
         pairs
             .iter()
             .map(|(name, value)| {
-                (
-                    HeaderName::from_bytes(name.as_bytes()).unwrap(),
-                    HeaderValue::from_bytes(value.as_bytes()).unwrap(),
-                )
+                (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap())
             })
             .collect()
     }
@@ -233,10 +219,7 @@ mod tests {
     fn a_header_sent_twice_is_refused() {
         let mut map = with("ce-subject", "a");
         map.append("ce-id", HeaderValue::from_static("e2"));
-        assert_eq!(
-            Request::parse(&map).unwrap_err(),
-            invalid("ce-id", "stands twice")
-        );
+        assert_eq!(Request::parse(&map).unwrap_err(), invalid("ce-id", "stands twice"));
     }
 
     #[test]
@@ -273,9 +256,7 @@ mod tests {
             ("AX_TRACEID", "té"),
             ("TRACEPARENT", "00-aa-bb-01"),
         ];
-        let want: Vec<_> = want
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .into();
+        let want: Vec<_> = want.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         assert_eq!(env, want);
     }
 }

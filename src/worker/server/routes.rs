@@ -55,14 +55,8 @@ fn inventory(worker: &Worker, request: &HttpRequest<Incoming>) -> Reply {
     let own_uid = &worker.config.pod_uid;
     let inventory = {
         let mut state = worker.lock();
-        admit::question(
-            own_uid,
-            pod_uid.as_deref(),
-            term,
-            &mut state.terms,
-            unsigned(now),
-        )
-        .map(|()| state.table.inventory(now))
+        admit::question(own_uid, pod_uid.as_deref(), term, &mut state.terms, unsigned(now))
+            .map(|()| state.table.inventory(now))
     };
     match inventory {
         // Names and numbers always serialise.
@@ -84,13 +78,9 @@ async fn dispatch(worker: &Arc<Worker>, request: HttpRequest<Incoming>) -> Reply
         Ok(Ok(payload)) => payload,
         Ok(Err(reply)) => return reply,
         Err(_) => {
-            return Reply::problem(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "BodyTooSlow",
-                "the body did not arrive in time",
-            )
-            .retry_after(1)
-            .closing();
+            return Reply::problem(StatusCode::SERVICE_UNAVAILABLE, "BodyTooSlow", "the body did not arrive in time")
+                .retry_after(1)
+                .closing();
         }
     };
     let request = match Request::parse(&head.headers) {
@@ -102,11 +92,7 @@ async fn dispatch(worker: &Arc<Worker>, request: HttpRequest<Incoming>) -> Reply
             let answered = execution::start(Arc::clone(worker), request, payload);
             // Fails only if the execution's task panicked.
             answered.await.unwrap_or_else(|_| {
-                Reply::problem(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "Internal",
-                    "a fault of the worker",
-                )
+                Reply::problem(StatusCode::INTERNAL_SERVER_ERROR, "Internal", "a fault of the worker")
             })
         }
         Admission::Stored { attempt, status } => {
@@ -151,13 +137,7 @@ async fn stored(worker: &Worker, id: &str, attempt: u32, status: u16) -> Reply {
         Some(record) if record.attempt == attempt => record.answer,
         _ => None,
     };
-    answer
-        .unwrap_or(Answer {
-            status,
-            retryable: None,
-            body: String::new(),
-        })
-        .into()
+    answer.unwrap_or(Answer { status, retryable: None, body: String::new() }).into()
 }
 
 fn refuse(refusal: Refusal, request: Option<&Request>) -> Reply {
@@ -172,14 +152,8 @@ fn refuse(refusal: Refusal, request: Option<&Request>) -> Reply {
 }
 
 async fn read(mut body: Incoming) -> Result<Bytes, Reply> {
-    let too_large = || {
-        Reply::problem(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "PayloadTooLarge",
-            "the body has over 256 KiB",
-        )
-        .closing()
-    };
+    let too_large =
+        || Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, "PayloadTooLarge", "the body has over 256 KiB").closing();
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > BODY_DRAINED {
         return Err(too_large());
@@ -187,9 +161,8 @@ async fn read(mut body: Incoming) -> Result<Bytes, Reply> {
     let mut payload = Vec::with_capacity(announced.min(wire::MAX_PAYLOAD));
     let mut length = 0;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| {
-            Reply::problem(StatusCode::BAD_REQUEST, "BodyCut", "the body breaks off").closing()
-        })?;
+        let frame =
+            frame.map_err(|_| Reply::problem(StatusCode::BAD_REQUEST, "BodyCut", "the body breaks off").closing())?;
         let Ok(data) = frame.into_data() else {
             continue;
         };
@@ -208,12 +181,7 @@ async fn read(mut body: Incoming) -> Result<Bytes, Reply> {
 }
 
 fn not_allowed(method: &str) -> Reply {
-    Reply::problem(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "MethodNotAllowed",
-        "this path knows another method",
-    )
-    .allow(method)
+    Reply::problem(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "this path knows another method").allow(method)
 }
 
 /// Adds what every answer carries: capacity, room, and how long the connection stays.
@@ -240,16 +208,9 @@ impl Worker {
     /// The headers that tell a sender how much it may send. A draining worker has no room, whatever is free.
     pub fn room(&self) -> [(&'static str, String); 2] {
         let capacity = self.config.concurrency;
-        let free = if self.is_draining() {
-            0
-        } else {
-            capacity.saturating_sub(*self.running.borrow())
-        };
+        let free = if self.is_draining() { 0 } else { capacity.saturating_sub(*self.running.borrow()) };
         [
-            (
-                wire::RATE_LIMIT_POLICY,
-                format!("\"ax\";q={capacity};qu=\"concurrent-requests\""),
-            ),
+            (wire::RATE_LIMIT_POLICY, format!("\"ax\";q={capacity};qu=\"concurrent-requests\"")),
             (wire::RATE_LIMIT, format!("\"ax\";r={free}")),
         ]
     }
@@ -258,8 +219,7 @@ impl Worker {
 /// Whether `path` is `root` or lies below it.
 fn is_below(path: &str, root: &str) -> bool {
     let root = root.trim_end_matches('/');
-    path.strip_prefix(root)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// A clock before 1970 believes no term.

@@ -37,12 +37,7 @@ impl Finished {
     /// What the journal says; `None` of an attempt that has only started.
     pub fn of(record: &Record) -> Option<Self> {
         let answer = record.answer.as_ref()?;
-        Some(Self {
-            attempt: record.attempt,
-            status: answer.status,
-            at: record.at,
-            size: answer.body.len(),
-        })
+        Some(Self { attempt: record.attempt, status: answer.status, at: record.at, size: answer.body.len() })
     }
 }
 
@@ -75,26 +70,19 @@ impl Table {
         if self.running.contains_key(id) {
             return Some(Known::Running);
         }
-        self.ended.get(id).map(|(_, last)| Known::Finished {
-            attempt: last.attempt,
-            status: last.status,
-        })
+        self.ended.get(id).map(|(_, last)| Known::Finished { attempt: last.attempt, status: last.status })
     }
 
     /// An attempt takes its place.
     pub fn begin(&mut self, id: &str, attempt: u32) {
         debug_assert!(!self.running.contains_key(id), "{id} begins while it runs");
         let before = self.remove_ended(id);
-        self.running
-            .insert(id.to_owned(), Running { attempt, before });
+        self.running.insert(id.to_owned(), Running { attempt, before });
     }
 
     /// The attempt that took its place did not start after all: as if it had never come.
     pub fn abandon(&mut self, id: &str) {
-        if let Some(Running {
-            before: Some(last), ..
-        }) = self.running.remove(id)
-        {
+        if let Some(Running { before: Some(last), .. }) = self.running.remove(id) {
             self.insert_ended(id, last);
         }
     }
@@ -110,10 +98,7 @@ impl Table {
     pub fn forget(&mut self, now: i64) -> Vec<String> {
         let mut forgotten = Vec::new();
         while let Some((_, id)) = self.order.first_key_value() {
-            let too_old = self
-                .ended
-                .get(id)
-                .is_none_or(|(_, last)| last.at.saturating_add(KEPT_MILLIS) <= now);
+            let too_old = self.ended.get(id).is_none_or(|(_, last)| last.at.saturating_add(KEPT_MILLIS) <= now);
             if !too_old && self.ended.len() <= KEPT_ENTRIES && self.bytes <= KEPT_BYTES {
                 break;
             }
@@ -142,9 +127,7 @@ impl Table {
                 attempt: last.attempt,
                 state: InventoryState::Finished,
             });
-        Inventory {
-            executions: running.chain(finished).take(LISTED_ENTRIES).collect(),
-        }
+        Inventory { executions: running.chain(finished).take(LISTED_ENTRIES).collect() }
     }
 
     fn insert_ended(&mut self, id: &str, finished: Finished) {
@@ -168,20 +151,11 @@ mod tests {
     use super::*;
 
     fn ended(attempt: u32, at: i64) -> Finished {
-        Finished {
-            attempt,
-            status: 200,
-            at,
-            size: 100,
-        }
+        Finished { attempt, status: 200, at, size: 100 }
     }
 
     fn entry(id: &str, attempt: u32, state: InventoryState) -> InventoryEntry {
-        InventoryEntry {
-            id: id.to_owned(),
-            attempt,
-            state,
-        }
+        InventoryEntry { id: id.to_owned(), attempt, state }
     }
 
     #[test]
@@ -189,15 +163,9 @@ mod tests {
         let mut table = Table::default();
         assert_eq!(table.known("a"), None);
         table.begin("a", 1);
-        assert_eq!(
-            (table.known("a"), table.running()),
-            (Some(Known::Running), 1)
-        );
+        assert_eq!((table.known("a"), table.running()), (Some(Known::Running), 1));
         table.end("a", ended(1, 0));
-        let want = Known::Finished {
-            attempt: 1,
-            status: 200,
-        };
+        let want = Known::Finished { attempt: 1, status: 200 };
         assert_eq!((table.known("a"), table.running()), (Some(want), 0));
     }
 
@@ -209,10 +177,7 @@ mod tests {
         table.begin("b", 1);
         table.abandon("a");
         table.abandon("b");
-        assert!(matches!(
-            table.known("a"),
-            Some(Known::Finished { attempt: 1, .. })
-        ));
+        assert!(matches!(table.known("a"), Some(Known::Finished { attempt: 1, .. })));
         assert_eq!((table.known("b"), table.running()), (None, 0));
         assert_eq!(table.bytes, 100);
     }
@@ -224,10 +189,7 @@ mod tests {
         table.end("old", ended(1, now - LISTED_MILLIS - 1));
         table.end("recent", ended(2, now - LISTED_MILLIS));
         table.begin("work", 3);
-        let want = vec![
-            entry("work", 3, InventoryState::Running),
-            entry("recent", 2, InventoryState::Finished),
-        ];
+        let want = vec![entry("work", 3, InventoryState::Running), entry("recent", 2, InventoryState::Finished)];
         assert_eq!(table.inventory(now).executions, want);
 
         for n in 0..LISTED_ENTRIES {
@@ -255,10 +217,7 @@ mod tests {
         }
         assert_eq!(table.forget(20), ["new"]);
 
-        let huge = Finished {
-            size: KEPT_BYTES,
-            ..ended(1, 30)
-        };
+        let huge = Finished { size: KEPT_BYTES, ..ended(1, 30) };
         table.end("huge", huge);
         assert_eq!(table.forget(30).len(), KEPT_ENTRIES);
         assert!(table.known("huge").is_some());

@@ -47,22 +47,13 @@ impl File {
     /// Opens the file of a directory, creating both if need be, and returns the last record of each execution in
     /// the order in which they were written.
     pub fn open(dir: &Path) -> Result<(Self, Vec<Record>), Error> {
-        let failed = |source| Error::Open {
-            dir: dir.to_owned(),
-            source,
-        };
+        let failed = |source| Error::Open { dir: dir.to_owned(), source };
         fs::create_dir_all(dir).map_err(failed)?;
-        let lock = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(dir.join(LOCK_NAME))
-            .map_err(failed)?;
+        let lock = OpenOptions::new().create(true).append(true).open(dir.join(LOCK_NAME)).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(Error::InUse {
-                    dir: dir.to_owned(),
-                });
+                return Err(Error::InUse { dir: dir.to_owned() });
             }
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
@@ -145,11 +136,7 @@ impl File {
     }
 
     fn compact(&mut self, next: &Path) -> io::Result<()> {
-        let mut spans: Vec<(String, Span)> = self
-            .last
-            .iter()
-            .map(|(id, span)| (id.clone(), *span))
-            .collect();
+        let mut spans: Vec<(String, Span)> = self.last.iter().map(|(id, span)| (id.clone(), *span)).collect();
         spans.sort_by_key(|(_, span)| span.offset);
         let _ = fs::remove_file(next);
         let mut writer = io::BufWriter::new(open_append(next)?);
@@ -159,9 +146,7 @@ impl File {
             span.offset = length;
             length += u64::from(span.length);
         }
-        let file = writer
-            .into_inner()
-            .map_err(io::IntoInnerError::into_error)?;
+        let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
         fs::rename(next, self.dir.join(NAME))?;
         // From here on nothing fails: file and spans change together.
         self.file = file;
@@ -225,11 +210,7 @@ impl File {
 }
 
 fn open_append(path: &Path) -> io::Result<fs::File> {
-    OpenOptions::new()
-        .create(true)
-        .read(true)
-        .append(true)
-        .open(path)
+    OpenOptions::new().create(true).read(true).append(true).open(path)
 }
 
 /// The record of a line whose checksum holds.
@@ -245,9 +226,7 @@ fn proven(line: &[u8]) -> Option<Record> {
 
 /// CRC-32 (IEEE 802.3).
 fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(u32::MAX, |crc, byte| {
-        CRC_TABLE[((crc ^ u32::from(*byte)) & 0xff) as usize] ^ (crc >> 8)
-    })
+    !bytes.iter().fold(u32::MAX, |crc, byte| CRC_TABLE[((crc ^ u32::from(*byte)) & 0xff) as usize] ^ (crc >> 8))
 }
 
 const CRC_TABLE: [u32; 256] = {
@@ -257,11 +236,7 @@ const CRC_TABLE: [u32; 256] = {
         let mut crc = n as u32;
         let mut bit = 0;
         while bit < 8 {
-            crc = if crc & 1 == 1 {
-                (crc >> 1) ^ 0xedb8_8320
-            } else {
-                crc >> 1
-            };
+            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
             bit += 1;
         }
         table[n] = crc;
@@ -276,19 +251,11 @@ mod tests {
     use super::*;
 
     fn record(id: &str, attempt: u32) -> Record {
-        Record {
-            id: id.to_owned(),
-            attempt,
-            at: 0,
-            answer: Some(Answer::lost()),
-        }
+        Record { id: id.to_owned(), attempt, at: 0, answer: Some(Answer::lost()) }
     }
 
     fn ids(records: &[Record]) -> Vec<(&str, u32)> {
-        records
-            .iter()
-            .map(|record| (record.id.as_str(), record.attempt))
-            .collect()
+        records.iter().map(|record| (record.id.as_str(), record.attempt)).collect()
     }
 
     fn reopen(dir: &Path) -> (File, Vec<Record>) {
@@ -327,8 +294,7 @@ mod tests {
     fn a_damaged_line_is_skipped_and_the_ones_after_it_count() {
         let dir = tempfile::tempdir().unwrap();
         let (mut file, _) = reopen(dir.path());
-        file.append(&[record("a", 1), record("b", 1), record("c", 1)])
-            .unwrap();
+        file.append(&[record("a", 1), record("b", 1), record("c", 1)]).unwrap();
         let damaged = file.last["b"].offset as usize + 20;
         drop(file);
         let path = dir.path().join(NAME);
@@ -353,8 +319,7 @@ mod tests {
     fn compaction_keeps_what_counts_and_only_that() {
         let dir = tempfile::tempdir().unwrap();
         let (mut file, _) = reopen(dir.path());
-        file.append(&[record("forgotten", 1), record("kept", 1)])
-            .unwrap();
+        file.append(&[record("forgotten", 1), record("kept", 1)]).unwrap();
         file.forget(&["forgotten".to_owned()]);
         let mut attempt = 0;
         while file.length < COMPACT_FROM {
@@ -378,10 +343,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut file, _) = reopen(dir.path());
         file.append(&[record("a", 1)]).unwrap();
-        let writable = std::mem::replace(
-            &mut file.file,
-            fs::File::open(dir.path().join(NAME)).unwrap(),
-        );
+        let writable = std::mem::replace(&mut file.file, fs::File::open(dir.path().join(NAME)).unwrap());
         assert!(file.append(&[record("a", 2), record("b", 1)]).is_err());
         assert_eq!(file.read("a"), Some(record("a", 1)));
         assert_eq!(file.read("b"), None);

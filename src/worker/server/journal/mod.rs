@@ -37,10 +37,7 @@ pub struct Record {
 pub enum Error {
     /// The directory or a file in it.
     #[error("failed to open the journal in {}", dir.display())]
-    Open {
-        dir: PathBuf,
-        source: std::io::Error,
-    },
+    Open { dir: PathBuf, source: std::io::Error },
     /// Two workers with one journal would each run what the other runs.
     #[error("the journal in {} belongs to another running worker", dir.display())]
     InUse { dir: PathBuf },
@@ -113,8 +110,7 @@ fn open(dir: &Path, now: i64) -> Result<(File, Vec<Record>), Error> {
     for record in records.iter_mut().filter(|record| record.answer.is_none()) {
         record.at = now;
         record.answer = Some(Answer::lost());
-        file.append(std::slice::from_ref(record))
-            .map_err(Error::Write)?;
+        file.append(std::slice::from_ref(record)).map_err(Error::Write)?;
     }
     // The lost ones are the youngest now.
     records.sort_by_key(|record| record.at);
@@ -179,20 +175,11 @@ mod tests {
     use super::*;
 
     fn record(id: &str, attempt: u32, answer: Option<Answer>) -> Record {
-        Record {
-            id: id.to_owned(),
-            attempt,
-            at: 100,
-            answer,
-        }
+        Record { id: id.to_owned(), attempt, at: 100, answer }
     }
 
     fn success(body: &str) -> Option<Answer> {
-        Some(Answer {
-            status: 200,
-            retryable: None,
-            body: body.to_owned(),
-        })
+        Some(Answer { status: 200, retryable: None, body: body.to_owned() })
     }
 
     #[tokio::test]
@@ -200,27 +187,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (journal, records) = Journal::open(dir.path(), 1).await.unwrap();
         assert_eq!(records, []);
-        for written in [
-            record("done", 1, None),
-            record("cut", 2, None),
-            record("done", 1, success("7")),
-        ] {
+        for written in [record("done", 1, None), record("cut", 2, None), record("done", 1, success("7"))] {
             journal.append(written).await.unwrap();
         }
         drop(journal);
 
         let reopened = reopen(dir.path(), 200).await;
         let (journal, records) = reopened;
-        let lost = Record {
-            at: 200,
-            ..record("cut", 2, Some(Answer::lost()))
-        };
+        let lost = Record { at: 200, ..record("cut", 2, Some(Answer::lost())) };
         assert_eq!(records, [record("done", 1, success("7")), lost.clone()]);
-        assert_eq!(
-            journal.read("cut").await,
-            Some(lost.clone()),
-            "lost for good"
-        );
+        assert_eq!(journal.read("cut").await, Some(lost.clone()), "lost for good");
         drop(journal);
 
         let (_, records) = reopen(dir.path(), 300).await;
