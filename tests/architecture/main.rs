@@ -223,8 +223,8 @@ fn every_folder_of_src_has_its_place() {
             got.insert(path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default());
         }
     }
-    let want: BTreeSet<String> = FLOORS.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(got, want, "src and FLOORS of this test");
+    got.retain(|folder| !FLOORS.iter().any(|(name, _)| name == folder));
+    assert!(got.is_empty(), "give these folders of src a floor in this test: {got:?}");
 }
 
 #[test]
