@@ -10,24 +10,39 @@ use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
+use crate::support::samples::Sample;
 use crate::support::wait::{eventually, millis, secs};
 use crate::support::{Gate, Inventory, Reply, Script, StatusWrites, TestNamespace, task};
 
 /// What ax would send, abridged. Status and body, or why there is none.
 async fn post(address: SocketAddr, task: &str, attempt: i32) -> Result<(u16, String), String> {
+    let source = format!("/apis/ax.dev/v1alpha1/namespaces/x/axtasks/{task}");
+    post_with(address, &[("ce-source", &source), ("ce-id", task)], attempt, "{\"n\":1}").await
+}
+
+async fn post_with(
+    address: SocketAddr,
+    headers: &[(&str, &str)],
+    attempt: i32,
+    body: &str,
+) -> Result<(u16, String), String> {
     let stream = tokio::net::TcpStream::connect(address).await.map_err(|error| error.to_string())?;
     let io = TokioIo::new(stream);
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(io).await.map_err(|error| error.to_string())?;
     tokio::spawn(connection);
-    let request = http::Request::post("/")
+    let mut request = http::Request::post("/")
         .header("host", "worker")
-        .header("ce-source", format!("/apis/ax.dev/v1alpha1/namespaces/x/axtasks/{task}"))
-        .header("ce-id", task)
+        .header("content-type", "application/json")
+        .header("ce-specversion", "1.0")
+        .header("ce-type", "dev.ax.task.run.v1")
         .header("ce-axattempt", attempt.to_string())
         .header("ce-axterm", "1")
-        .body(Full::new(Bytes::from_static(b"{\"n\":1}")))
-        .unwrap();
+        .header("request-timeout", "10s");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap();
     let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
     let status = answer.status().as_u16();
     let body = answer.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
@@ -149,4 +164,29 @@ async fn status_writes_are_counted_one_by_one() {
     assert_eq!(task.metadata.labels.unwrap()["a"], "b");
     let last: Value = writes.history(&name).pop().unwrap().object;
     assert_eq!(last["metadata"]["labels"]["a"], "b");
+}
+
+/// The sample handlers, run by `ax-worker exec` as a pod would.
+#[tokio::test]
+async fn sample_workers_run_their_handlers() {
+    let ns = TestNamespace::new("handlers").await;
+    for file in ["handlers.yaml", "worker.yaml"] {
+        ns.apply_sample(&Sample::read(file)).await;
+    }
+    let pods = ns.kubelet().pods("order-worker");
+    assert_eq!(pods.len(), 2);
+    let address = pods[0].address;
+    let run = async |id: &str, topic: &str, attempt: i32, payload: &str| {
+        let source = format!("/apis/ax.dev/v1alpha1/namespaces/x/axtasks/{id}");
+        let headers =
+            [("ce-source", source.as_str()), ("ce-id", id), ("ce-subject", topic), ("ax-pod-uid", &pods[0].uid)];
+        post_with(address, &headers, attempt, payload).await.unwrap()
+    };
+    assert_eq!(run("a", "order.close", 1, r#"{"orderId":"7"}"#).await, (200, r#"{"closed":"7"}"#.to_owned()));
+    assert_eq!(run("b", "reminder.send", 2, r#"{"customer":"7"}"#).await.0, 500);
+    assert_eq!(run("b", "reminder.send", 3, r#"{"customer":"7"}"#).await.0, 200);
+    let (status, body) = run("c", "invoice.archive", 1, r#"{"invoice":"9"}"#).await;
+    assert!(status == 500 && body.contains("archive refuses invoice 9"), "{status} {body}");
+    let (status, _) = run("d", "no.such.topic", 1, "null").await;
+    assert!((400..500).contains(&status) || status == 500, "{status}");
 }

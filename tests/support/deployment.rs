@@ -159,16 +159,18 @@ impl WorkerDeployment {
         &self.name
     }
 
-    /// Waits until the Deployment's controller has seen exactly this many pods ready, at its present generation.
+    /// Waits until exactly this many pods are ready and all are of the present template, as the Deployment's controller
+    /// sees it.
     pub async fn wait_ready(&self, count: i32) {
         let what = format!("{count} ready pods of Deployment {}", self.name);
         eventually(what, secs(30), || async {
             let deployment = self.api().get(&self.name).await.map_err(|error| error.to_string())?;
+            let want = deployment.spec.and_then(|spec| spec.replicas).unwrap_or(1);
             let status = deployment.status.unwrap_or_default();
             let ready = status.ready_replicas.unwrap_or(0);
             let updated = status.updated_replicas.unwrap_or(0);
             let current = status.observed_generation >= deployment.metadata.generation;
-            match current && ready == count && updated == count {
+            match current && ready == count && updated == want {
                 true => Ok(()),
                 false => Err(format!("{ready} ready, {updated} updated")),
             }

@@ -105,6 +105,11 @@ impl TestNamespace {
         OperatorMaker::new(self)
     }
 
+    /// Who plays this namespace's kubelet.
+    pub fn kubelet(&self) -> &Kubelet {
+        &self.kubelet
+    }
+
     /// A folder that goes with the namespace: logs, journals, kubeconfigs.
     pub fn dir(&self) -> &Path {
         self.dir.path()
