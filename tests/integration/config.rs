@@ -25,7 +25,7 @@ fn the_operator_runs_twice_without_a_right_it_does_not_need() {
     });
     assert_eq!(container["securityContext"], want);
     let names: Vec<_> = container["env"].as_array().unwrap().iter().map(|env| env["name"].clone()).collect();
-    assert_eq!(names, ["POD_NAME", "POD_NAMESPACE", "POD_IP"]);
+    assert_eq!(names, ["POD_NAME", "POD_NAMESPACE", "AX_NAMESPACE", "POD_IP"]);
     assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/healthz");
     assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
     assert_eq!(container["args"], Value::Null, "test-only flags are not installed");
