@@ -438,3 +438,30 @@ async fn apply_of_the_same_manifest_changes_nothing() {
     assert_eq!(versions[1], versions[2]);
     assert_eq!(versions[2], versions[3]);
 }
+
+#[tokio::test]
+async fn a_template_is_bounded_as_its_tasks_are() {
+    let ns = TestNamespace::new("template").await;
+    let create = async |name: &str, spec: Value| {
+        let object = json!({"apiVersion": "ax.dev/v1alpha1", "kind": "AxTaskTemplate", "metadata": {"name": name}, "spec": spec});
+        ns.raw("AxTaskTemplate").create(&Default::default(), &serde_json::from_value(object).unwrap()).await
+    };
+    let with = |spec: Value| json!({"worker": {"deployment": "w"}, "taskTemplate": {"spec": spec}});
+    create("good", with(json!({"priority": 9, "timeout": "24h", "retry": {"maxRetries": 100}}))).await.unwrap();
+    for (case, spec, names) in [
+        ("no worker", json!({}), "spec.worker"),
+        ("no deployment", json!({"worker": {}}), "spec.worker.deployment"),
+        ("priority", with(json!({"priority": 10})), "spec.taskTemplate.spec.priority"),
+        ("timeout", with(json!({"timeout": "0s"})), "timeout must be more than 0s"),
+        ("retries", with(json!({"retry": {"maxRetries": 101}})), "spec.taskTemplate.spec.retry.maxRetries"),
+        ("delays", with(json!({"retry": {"delays": []}})), "spec.taskTemplate.spec.retry.delays"),
+        ("topic", with(json!({"work": {"topic": ""}})), "spec.taskTemplate.spec.work.topic"),
+    ] {
+        let error = create("bad", spec).await.unwrap_err().to_string();
+        assert!(error.contains(names), "{case}: {error}");
+    }
+    // What only a task may say is no field of a template.
+    create("extra", with(json!({"delay": "5s", "suspend": true, "cancel": true, "priority": 1}))).await.unwrap();
+    let stored = serde_json::to_value(ns.raw("AxTaskTemplate").get("extra").await.unwrap()).unwrap();
+    assert_eq!(stored["spec"]["taskTemplate"]["spec"], json!({"priority": 1}));
+}
