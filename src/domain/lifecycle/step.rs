@@ -260,8 +260,8 @@ impl Life {
         }
         match self.current.take() {
             Some(current) if current.number == number => {}
-            // An earlier attempt's late success, while the later one has not started.
-            Some(current) if current.busy && number < current.number => self.undo_start(&current),
+            // The attempt before has succeeded late, while this one has not started.
+            Some(current) if current.busy && number > 0 && number + 1 == current.number => self.undo_start(&current),
             Some(current) => {
                 self.current = Some(current);
                 return Step::Refused(Refusal::Stale);
