@@ -44,7 +44,7 @@ lint: tools ## Check format, lints, shell scripts, generated files, licenses and
 	@$(STAGE) "lint: CRDs are up to date" "make crds, and commit" scripts/crds-current
 	@$(STAGE) "lint: dependencies" "deny.toml says what is allowed" \
 		"$$(scripts/tools cargo-deny)" --locked check --hide-inclusion-graph bans licenses sources
-tools: ## Install what lint needs: shellcheck (as root), cargo-deny (built once, outside the tree).
+tools: ## Install what is needed beside Rust and Go: shellcheck, openssl (as root), cargo-deny (built once).
 	@$(STAGE) "tools" "see what was said above; they come from Debian and crates.io" scripts/tools
 
 .PHONY: unit integration e2e bench
