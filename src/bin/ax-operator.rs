@@ -12,7 +12,8 @@ use tracing::{error, info, warn};
 
 use ax::api::Duration as Span;
 use ax::cluster::client::Clients;
-use ax::cluster::lease::{self, Leadership, LeaseCommand, LeaseConfig, LeaseEvent, ServerClock};
+use ax::cluster::lease::{self, Leadership, LeaseCommand, LeaseConfig, LeaseEvent};
+use ax::cluster::server_clock::ServerClock;
 use ax::cluster::status::StatusWriter;
 use ax::cluster::{events, watch as watches};
 use ax::dispatcher;
@@ -134,8 +135,8 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     let scopes = args.scopes();
     let clients = Clients::infer().await.context("no cluster: set KUBECONFIG, or run inside one")?;
 
-    let leadership = Leadership::default();
-    let server_clock = ServerClock::default();
+    let leadership = Leadership::new(clock);
+    let server_clock = ServerClock::new();
     let health = Health::default();
     let (input_tx, input_rx) = mpsc::channel(4096);
     let (order_tx, order_rx) = mpsc::channel(4096);
@@ -165,11 +166,16 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     tokio::spawn(lease_events(event_rx, input_tx.clone()));
     tokio::spawn(events::run(clients.write.clone(), args.identity.clone(), clock, told_events));
     tokio::spawn(dispatcher::run(leadership.clone(), clock, order_rx, told_tx));
-    let lease_config =
-        LeaseConfig { namespace: args.namespace.clone(), identity: args.identity.clone(), address: None, election };
+    let lease_config = LeaseConfig {
+        namespace: args.namespace.clone(),
+        name: lease::LEASE_NAME.to_owned(),
+        identity: lease::new_identity(&args.identity),
+        address: None,
+        election,
+    };
     let holding = tokio::spawn(lease::run(
         lease_config,
-        clients.clone(),
+        clients.lease.clone(),
         clock,
         command_rx,
         event_tx,
@@ -232,7 +238,7 @@ async fn forward<T>(mut from: mpsc::Receiver<T>, to: mpsc::Sender<Input>, wrap: 
 async fn lease_events(mut from: mpsc::Receiver<LeaseEvent>, to: mpsc::Sender<Input>) {
     while let Some(event) = from.recv().await {
         let input = match event {
-            LeaseEvent::Acquired { term, may_start_at } => Input::Acquired { term, may_start_at },
+            LeaseEvent::Acquired { term, may_start_at, .. } => Input::Acquired { term, may_start_at },
             LeaseEvent::TermRaised { term } => Input::TermRaised { term },
             LeaseEvent::Lost { .. } => Input::Lost,
             LeaseEvent::Observed { .. } => continue,

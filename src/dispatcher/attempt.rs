@@ -66,11 +66,11 @@ pub(super) async fn run(hand: Hand, dispatch: Dispatch, mut cut: watch::Receiver
     let last_contact = hand.clock.mono();
     let reached = dispatch.repeat;
     let attempt = Attempt { hand, dispatch, cut, outgoing, reached, busy: false, asked: 0, last_contact };
-    attempt.to_its_end().await;
+    attempt.finish().await;
 }
 
 impl Attempt {
-    async fn to_its_end(mut self) {
+    async fn finish(mut self) {
         let started = self.hand.clock.mono();
         let end = started + self.dispatch.timeout;
         debug!(

@@ -42,7 +42,7 @@ impl State {
                 task = %record.path,
                 namespace = %record.namespace,
                 term,
-                execution_id = execution.map(|e| tracing::field::display(e)),
+                execution_id = execution.map(tracing::field::display),
                 attempt = life.attempt,
                 phase = life.phase.as_str(),
                 reason = %life.reason,
@@ -343,11 +343,11 @@ impl State {
     fn saved(&mut self, id: u64) {
         let Some(record) = self.records.get_mut(&id) else { return };
         let saved = record.saved;
-        if record.saved >= record.must_save {
-            if let Some(execution) = record.execution {
-                for (pod, attempt) in std::mem::take(&mut record.owed) {
-                    self.give_back(&pod, &execution, attempt);
-                }
+        if record.saved >= record.must_save
+            && let Some(execution) = record.execution
+        {
+            for (pod, attempt) in std::mem::take(&mut record.owed) {
+                self.give_back(&pod, &execution, attempt);
             }
         }
         let Some(record) = self.records.get_mut(&id) else { return };
@@ -365,10 +365,10 @@ impl State {
             }));
         }
         // An ended task keeps what a later edit or question needs, not its payload.
-        if record.life.as_ref().is_some_and(|l| l.phase.is_final()) {
-            if let Some(work) = &mut record.spec.work {
-                work.payload = None;
-            }
+        if record.life.as_ref().is_some_and(|l| l.phase.is_final())
+            && let Some(work) = &mut record.spec.work
+        {
+            work.payload = None;
         }
     }
 
