@@ -24,7 +24,7 @@ fn conditions(task: &AxTask) -> [String; 3] {
 #[tokio::test]
 async fn every_sample_ends_as_it_says() {
     let ns = TestNamespace::new("samples").await;
-    let _operator = ns.operator().start().await;
+    let operator = ns.operator().start().await;
     let samples = Sample::all();
     for sample in &samples {
         ns.apply_sample(sample).await;
@@ -50,6 +50,7 @@ async fn every_sample_ends_as_it_says() {
         before += usize::from(sent(&format!("newsletter-{n:02}")).await < urgent);
     }
     assert!(before <= 8, "{before} of 20 went before the urgent one");
+    assert!(!operator.log_has("forbidden"), "its roles are enough");
 }
 
 #[tokio::test]

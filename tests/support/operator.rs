@@ -250,7 +250,7 @@ impl Operator {
         std::fs::read_to_string(&self.process.log).unwrap_or_default().lines().map(str::to_owned).collect()
     }
 
-    /// Log lines at level warn or error whose message or fields contain `text`.
+    /// Whether some line of its log contains `text`.
     pub fn log_has(&self, text: &str) -> bool {
         self.log_lines().iter().any(|line| line.contains(text))
     }
