@@ -31,6 +31,7 @@ impl Scene {
         let ns = TestNamespace::new(prefix).await;
         let make = ns.workers("w").replicas(replicas).credits(credits).answering(rule);
         let ((workers, script), operator) = tokio::join!(make, ns.operator().start());
+        ns.wait_leader(std::slice::from_ref(&operator), SOON).await;
         Self { operator, script, workers, ns }
     }
 }

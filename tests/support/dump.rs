@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::{cluster, process};
 
-const TASKS: usize = 12;
-const LOG_LINES: usize = 60;
+const TASKS: usize = 6;
+const LOG_LINES: usize = 40;
 
 /// Writes the state of a namespace to stderr.
 pub async fn state(client: &Client, namespace: &str, dir: &Path) {

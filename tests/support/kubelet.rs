@@ -30,6 +30,9 @@ pub const APP_LABEL: &str = "app.kubernetes.io/name";
 /// Holds an address for one pod, machine-wide.
 const RESERVING_PORT: u16 = 17_999;
 const NODE: &str = "ax-test-node";
+/// A scripted worker that had work when it was told to end stays this much longer than the work: a leader that asks
+/// again every 5 s can fetch the answer.
+const LINGER: Duration = Duration::from_secs(7);
 
 /// What runs in the pods of one Deployment.
 #[derive(Clone)]
@@ -342,6 +345,7 @@ impl PlayedPod {
         if let Some(process) = &process {
             process.signal(Signal::TERM);
         }
+        let busy_script = matches!(&self.plan, Plan::Script(script) if script.running_in(&self.uid) > 0);
         let ended = async {
             loop {
                 let busy = match (&self.plan, &process) {
@@ -350,6 +354,9 @@ impl PlayedPod {
                     _ => false,
                 };
                 if !busy {
+                    if busy_script {
+                        tokio::time::sleep(LINGER).await;
+                    }
                     return;
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;

@@ -48,8 +48,8 @@ impl<'a> OperatorMaker<'a> {
         self
     }
 
-    /// No Lease is laid out beforehand. Whoever creates one waits a lease duration before its first start; a free one
-    /// that is there is taken at once, which saves most tests those 5 s.
+    /// No Lease is laid out beforehand. Whoever creates one waits a lease duration before its first start; one that its
+    /// holder gave back is taken at once, which saves most tests those 5 s.
     pub fn creates_lease(mut self) -> Self {
         self.creates_lease = true;
         self
@@ -141,7 +141,10 @@ impl<'a> OperatorMaker<'a> {
         ns.apply_value(&binding("ax-operator", "Role", &ns.name)).await;
         if !self.creates_lease {
             let lease: Lease = serde_json::from_value(json!({
-                "metadata": {"name": LEASE}, "spec": {"holderIdentity": "", "leaseDurationSeconds": 1}
+                "metadata": {"name": LEASE},
+                "spec": {
+                    "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z"
+                },
             }))
             .expect("a Lease");
             ns.api::<Lease>().create(&PostParams::default(), &lease).await.expect("a Lease can be made");
@@ -247,7 +250,7 @@ impl Operator {
         std::fs::read_to_string(&self.process.log).unwrap_or_default().lines().map(str::to_owned).collect()
     }
 
-    /// Log lines at level warn or error whose message or fields contain `text`.
+    /// Whether some line of its log contains `text`.
     pub fn log_has(&self, text: &str) -> bool {
         self.log_lines().iter().any(|line| line.contains(text))
     }
