@@ -4,7 +4,6 @@
 //!
 //! ```text
 //! bin          arguments and wiring
-//! controllers  AxTask, AxTaskTemplate: what the API server says becomes what the leader knows
 //! dispatcher   the hand that sends: connections by pod uid, outcomes, ask-again, inventory questions
 //! scheduler    the leader loop: task records, timers, ready queues, credits, status writes
 //! cluster      the door to the API server: Lease, watches, status patches, Events
@@ -18,7 +17,6 @@
 
 pub mod api;
 pub mod cluster;
-pub mod controllers;
 pub mod dispatcher;
 pub mod domain;
 pub mod ops;

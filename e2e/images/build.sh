@@ -10,7 +10,7 @@ set -euo pipefail
 umask 022
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source=archive.sh
+# shellcheck source=/dev/null
 source "$here/archive.sh"
 
 say() { printf 'images: %s\n' "$*" >&2; }
@@ -55,7 +55,7 @@ main() {
 image() {
   local folder=$1 name=$2 file=$out/${2%%:*}.tar key begin=$SECONDS
   shift 2
-  key=$(sha256sum "$@" "$here/build.sh" "$here/archive.sh" "$here/$folder/Containerfile" | cut -d' ' -f1 | sha256sum | cut -c1-64)
+  key=$(sha256sum "$@" "$here"/etc/* "$here/build.sh" "$here/archive.sh" "$here/$folder/Containerfile" | cut -d' ' -f1 | sha256sum | cut -c1-64)
   key="$name $key"
   if [[ -f $file && $(cat "$file.inputs" 2>/dev/null) == "$key" ]]; then
     return
@@ -67,10 +67,17 @@ image() {
   say "$file: made in $((SECONDS - begin)) s"
 }
 
-stage_operator() { install -m 755 "$operator" "$1/ax-operator"; }
+# containerd 1.6 takes the group of a user from here alone, and else gives group 0, whatever USER says.
+stage_etc() { install -D -m 644 -t "$1/etc" "$here"/etc/*; }
+
+stage_operator() {
+  stage_etc "$1"
+  install -m 755 "$operator" "$1/ax-operator"
+}
 
 stage_worker() {
   local applet
+  stage_etc "$1"
   install -m 755 "$worker" "$1/ax-worker"
   install -D -m 755 "$busybox" "$1/bin/busybox"
   for applet in "${applets[@]}"; do

@@ -8,7 +8,7 @@ use super::{AxTaskStatus, Duration, Instant, Payload};
 
 /// One task: what to do, when, and by which worker. ax holds it until it is due, pushes it to a ready pod of the
 /// worker Deployment, and records attempts, retries and the end in `status`.
-#[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "ax.dev",
     version = "v1alpha1",

@@ -1,1 +1,96 @@
-//! The hand that sends.
+//! The hand that sends: it obeys the leader loop's orders and reports what happened. IO.
+//!
+//! One asynchronous task per attempt, so that one slow or dead pod never slows the others. The hand decides nothing
+//! about a task's life; it knows the protocol: which answers end an attempt, when the same pod is asked again, and
+//! how long.
+
+mod attempt;
+mod inventory;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+
+use crate::cluster::lease::Leadership;
+use crate::domain::dispatch::{Inventory, Order, Report};
+use crate::ops::clock::Clock;
+use crate::worker::client::Connections;
+
+/// How often idle connections are looked through.
+const SWEEP: Duration = Duration::from_secs(5);
+
+/// What the hand tells the leader loop.
+#[derive(Debug)]
+pub enum Told {
+    /// Of a dispatch.
+    Report(Report),
+    /// Of an inventory question.
+    Inventory {
+        /// Uid of the pod.
+        pod: Arc<str>,
+        /// Its answer.
+        inventory: Inventory,
+    },
+}
+
+/// What every attempt needs.
+#[derive(Clone)]
+struct Hand {
+    connections: Connections,
+    leadership: Leadership,
+    clock: Clock,
+    told: mpsc::Sender<Told>,
+}
+
+/// How often a pod was cut off, and why last.
+type Cuts = (u64, &'static str);
+
+/// Obeys orders until the channel closes.
+pub async fn run(leadership: Leadership, clock: Clock, mut orders: mpsc::Receiver<Order>, told: mpsc::Sender<Told>) {
+    let hand = Hand { connections: Connections::new(clock), leadership, clock, told };
+    let mut cuts: HashMap<Arc<str>, watch::Sender<Cuts>> = HashMap::new();
+    let mut sweep = tokio::time::interval(SWEEP);
+    loop {
+        let order = tokio::select! {
+            order = orders.recv() => match order {
+                Some(order) => order,
+                None => return,
+            },
+            _ = sweep.tick() => {
+                hand.connections.sweep();
+                cuts.retain(|_, cut| cut.receiver_count() > 0);
+                continue;
+            }
+        };
+        match order {
+            Order::Send(dispatch) => {
+                let cut = cuts.entry(dispatch.pod.uid.clone()).or_insert_with(|| watch::Sender::new((0, "")));
+                tokio::spawn(attempt::run(hand.clone(), *dispatch, cut.subscribe()));
+            }
+            Order::Cut { pod, why } => {
+                hand.connections.close(&pod);
+                if let Some(cut) = cuts.get(&pod) {
+                    cut.send_modify(|cuts| *cuts = (cuts.0 + 1, why));
+                }
+            }
+            Order::Ask { pod } => {
+                tokio::spawn(inventory::run(hand.clone(), pod));
+            }
+        }
+    }
+}
+
+impl Hand {
+    async fn tell(&self, told: Told) {
+        // The leader loop is gone only when the process ends.
+        let _: Result<(), _> = self.told.send(told).await;
+    }
+
+    /// The term under which something may go out now.
+    fn trusted(&self) -> Option<u64> {
+        let now = self.clock.mono();
+        self.leadership.grant(now).filter(|grant| grant.may_start_at <= now).map(|grant| grant.term)
+    }
+}

@@ -1,5 +1,16 @@
 //! Every decision ax takes. Pure: no clock, client, runtime or randomness; `now` and rolls are arguments.
 
+pub mod answer;
+pub mod credit;
+pub mod dispatch;
+pub mod effective;
 pub mod election;
 pub mod execution_id;
+pub mod lifecycle;
 pub mod offset;
+pub mod pool;
+pub mod ready;
+pub mod report;
+pub mod retry;
+pub mod text;
+pub mod wheel;

@@ -42,16 +42,14 @@ failed() {
   exit 1
 }
 
-# One command at a time changes a cluster. The lock ends with its holder, however that ends. The file is removed by
-# down, so a lock counts only if the file is still the one in the folder.
+# One command at a time changes a cluster: this one, until it ends.
 lock() {
-  lock_file=$clusters/.$name.lock
-  take 9 "$lock_file" "another command works on cluster \"$name\": waiting for it"
+  take 9 "$clusters/.$name.lock" "another command works on cluster \"$name\": waiting for it"
+  trap 'release 9 "$clusters/.$name.lock"' EXIT
 }
 
-unlock() { release 9 "$lock_file"; }
-
-# take FD FILE WHAT-TO-SAY-WHILE-WAITING
+# take FD FILE WHAT-TO-SAY-WHILE-WAITING: the lock ends with its holder, however that ends. The file is removed by who
+# releases it, so a lock counts only if the file is still the one that the name leads to.
 take() {
   while :; do
     eval "exec $1>\"\$2\""

@@ -87,6 +87,7 @@ oom_score = 0
 
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         SystemdCgroup = false
+        Root = "$run/runc"
 
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "$(cni_bin_dir)"
@@ -172,11 +173,10 @@ node_remove() {
   stop containerd
   containers_kill
   shims_kill
+  fixed_places_clean
   unmount_below "$run" "$(cat "$run/owner")"
   network_down
   find /sys/fs/cgroup -depth -type d -path '*/kubepods*' -exec rmdir {} + 2>/dev/null || true
-  find /var/log/containers -lname "$(cat "$run/owner")/*" -delete 2>/dev/null || true
-  rmdir /var/log/containers 2>/dev/null || true
   rm -rf --one-file-system "$run"
 }
 
@@ -192,6 +192,23 @@ containers_kill() {
       kill -9 "$pid" 2>/dev/null || true
     fi
   done
+}
+
+# What containerd, CNI and kubelet keep at places that cannot be chosen: ours by the container's id in the name, or by
+# where a link leads. Folders go if that leaves them empty.
+fixed_places_clean() {
+  local bundle id
+  for bundle in "$run"/containerd/io.containerd.runtime.v2.task/k8s.io/*; do
+    [[ -d $bundle ]] || continue
+    id=${bundle##*/}
+    rm -f /var/lib/cni/results/*-"$id"-*
+    # The shim's socket, as unix:///path or a plain path.
+    [[ ! -f $bundle/address ]] || rm -f "/$(sed 's#^[a-z]*:*/*##' "$bundle/address")"
+  done
+  find /var/log/containers -lname "$(cat "$run/owner")/*" -delete 2>/dev/null || true
+  rm -f /var/lib/kubelet/device-plugins/kubelet.sock
+  rmdir -p --ignore-fail-on-non-empty /var/log/containers /var/lib/cni/results /var/lib/kubelet/device-plugins \
+    /run/containerd/runc /run/containerd/runc/k8s.io /run/containerd/s 2>/dev/null || true
 }
 
 shims_kill() {

@@ -1,1 +1,0 @@
-//! What the API server says becomes what the leader knows.

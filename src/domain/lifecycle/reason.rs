@@ -1,0 +1,30 @@
+//! The words of `status.reason` and of the condition `Stalled`. Pure.
+
+pub const DELAYED: &str = "Delayed";
+pub const SUSPENDED: &str = "Suspended";
+
+pub const QUEUED: &str = "Queued";
+pub const WAITING_FOR_CREDIT: &str = "WaitingForCredit";
+pub const NO_READY_WORKERS: &str = "NoReadyWorkers";
+pub const PODS_REFUSING: &str = "PodsRefusing";
+pub const WORKER_NOT_FOUND: &str = "WorkerNotFound";
+pub const WORKER_NOT_OPTED_IN: &str = "WorkerNotOptedIn";
+pub const PORT_NOT_DECLARED: &str = "PortNotDeclared";
+pub const TEMPLATE_NOT_FOUND: &str = "TemplateNotFound";
+
+pub const DISPATCHED: &str = "Dispatched";
+pub const CANCEL_REQUESTED: &str = "CancelRequested";
+pub const BACKOFF: &str = "Backoff";
+
+pub const SUCCEEDED: &str = "Succeeded";
+pub const REQUESTED: &str = "Requested";
+
+pub const RETRIES_EXHAUSTED: &str = "RetriesExhausted";
+pub const NON_RETRYABLE: &str = "NonRetryable";
+pub const PAYLOAD_TOO_LARGE: &str = "PayloadTooLarge";
+pub const INVALID: &str = "Invalid";
+
+/// Whether a task that waits for this needs a person, once it has waited for a minute.
+pub fn stalls(reason: &str) -> bool {
+    matches!(reason, TEMPLATE_NOT_FOUND | WORKER_NOT_FOUND | WORKER_NOT_OPTED_IN | PORT_NOT_DECLARED)
+}

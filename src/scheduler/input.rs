@@ -1,0 +1,57 @@
+//! What goes into the leader loop, and what it wants done. Pure values.
+
+use std::sync::Arc;
+
+use crate::api::{AxTask, AxTaskTemplate};
+use crate::cluster::events::Told;
+use crate::cluster::guarded::Guarded;
+use crate::cluster::status::{StatusWrite, Written};
+use crate::cluster::watch::Change;
+use crate::domain::dispatch::{Inventory, Order, Report};
+
+/// Namespace and name of a task or template.
+pub type Name = (String, String);
+
+/// What the leader loop learns.
+#[derive(Debug)]
+pub enum Input {
+    /// The API server says.
+    Change(Change),
+    /// The hand that sends says.
+    Report(Report),
+    /// A task's status write has ended.
+    TaskWritten { task: u64, result: Written<AxTask> },
+    /// A template's status write has ended.
+    TemplateWritten { template: Name, result: Written<AxTaskTemplate> },
+    /// The list with which a leader begins, and the version it was read at.
+    Listed(Result<(Vec<Guarded<AxTask>>, u64), String>),
+    /// A pod's answer to an inventory question.
+    Inventory { pod: Arc<str>, inventory: Inventory },
+    /// This replica leads from now on.
+    Acquired { term: u64, may_start_at: std::time::Duration },
+    /// It leads on under a higher term.
+    TermRaised { term: u64 },
+    /// It leads no more.
+    Lost,
+    /// It shall stop: nothing more is sent, what is known is written.
+    Stop,
+}
+
+/// What the leader loop wants done.
+#[derive(Debug)]
+pub enum Output {
+    /// For the hand that sends.
+    Order(Order),
+    /// Write this task's status.
+    WriteTask { task: u64, write: StatusWrite },
+    /// Write this template's status.
+    WriteTemplate { template: Name, write: StatusWrite },
+    /// Tell this by an Event.
+    Tell(Told),
+    /// List all tasks from the newest state.
+    List,
+    /// A term was seen somewhere.
+    SawTerm(u64),
+    /// A worker has seen a higher term than this leader's.
+    RaiseTermAbove(u64),
+}

@@ -1,0 +1,128 @@
+//! What the leader loop knows of one task. Pure.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::api::{AxTaskSpec, AxTaskStatus};
+use crate::domain::effective::RetryRules;
+use crate::domain::lifecycle::{Life, Notice};
+use crate::domain::pool::PoolKey;
+use crate::domain::ready::Place;
+use crate::domain::wheel::TimerId;
+
+/// What is known of one task. The object's part is kept by every replica, `life` by the leader alone.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    /// For logs: `namespace/name`.
+    pub path: Arc<str>,
+    /// `None` if the uid is no UUID: such a task never runs.
+    pub execution: Option<Uuid>,
+    pub spec: AxTaskSpec,
+    pub traceparent: Option<String>,
+    pub trace_id: Option<String>,
+    pub generation: i64,
+    /// Whole seconds, by the API server's clock.
+    pub created: Timestamp,
+    /// When this replica saw it come into being, if it did.
+    pub seen_live: Option<Timestamp>,
+    /// Why it can never run, if so.
+    pub problem: Option<Problem>,
+    /// Last version seen or written; anything older is old news.
+    pub version: u64,
+    /// The status at that version.
+    pub written: AxTaskStatus,
+    pub life: Option<Life>,
+    /// Raised by each change of `life`; what is saved and what must be saved before anything is sent is told by it.
+    pub revision: u64,
+    pub saved: u64,
+    pub must_save: u64,
+    pub writing: Option<Writing>,
+    /// After failures or conflicts: no write before this.
+    pub hold_writes_until: Option<Timestamp>,
+    pub failed_writes: u32,
+    /// A write of this version can never be recorded.
+    pub unwritable: Option<u64>,
+    pub wake: Option<(TimerId, Timestamp)>,
+    pub write: Option<(TimerId, Timestamp)>,
+    pub presumed: Option<TimerId>,
+    /// Its place in a line, or that it is blocked there.
+    pub line: Option<Line>,
+    /// The attempt under way keeps the rules it was sent under.
+    pub rules: RetryRules,
+    /// To be told once the status of that revision is written.
+    pub notices: Vec<(u64, Notice)>,
+    /// Credits to be given back once the outcome is persisted: pod uid and attempt.
+    pub owed: BTreeSet<(Arc<str>, u32)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Writing {
+    pub revision: u64,
+    pub status: AxTaskStatus,
+}
+
+/// Why a task can never run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub reason: &'static str,
+    pub message: String,
+}
+
+/// Where a due task waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Line {
+    /// In the ready queue of a pool.
+    Queued(PoolKey, Place),
+    /// For the Deployment, its opt-in or its port.
+    Blocked(PoolKey),
+    /// For its template.
+    NoTemplate,
+}
+
+impl Record {
+    /// From `spec.delay` or `spec.runAt`. `latest_local` turns an instant of the API server's clock into the latest
+    /// that this replica's clock can have shown then, so that a creation time of whole seconds is never read too early.
+    pub fn ready_at(&self, latest_local: impl Fn(Timestamp) -> Timestamp) -> Timestamp {
+        if let Some(run_at) = &self.spec.run_at {
+            return run_at.0;
+        }
+        // What a leader has computed for this very spec stays.
+        if let Some(ready_time) = self.written.ready_time
+            && self.written.observed_generation == Some(self.generation)
+        {
+            return ready_time.0;
+        }
+        let recorded = latest_local(later(self.created, std::time::Duration::from_secs(1)));
+        let anchor = self.seen_live.map_or(recorded, |seen| seen.min(recorded));
+        match &self.spec.delay {
+            Some(delay) => later(anchor, delay.get()),
+            // Due at once: there is nothing to be early for.
+            None => self.seen_live.unwrap_or(self.created).min(anchor),
+        }
+    }
+
+    /// The same instant for every attempt, whoever computes it: `ce-time`.
+    pub fn nominal_time(&self) -> Timestamp {
+        match (&self.spec.run_at, &self.spec.delay) {
+            (Some(run_at), _) => run_at.0,
+            (None, Some(delay)) => later(self.created, delay.get()),
+            (None, None) => self.created,
+        }
+    }
+
+    /// Its template's name, if it refers to one.
+    pub fn template(&self) -> Option<(String, String)> {
+        self.spec.template_ref.as_ref().map(|r| (self.namespace.clone(), r.name.clone()))
+    }
+}
+
+/// An instant and a wait; past the end of time, its end.
+pub(super) fn later(at: Timestamp, wait: std::time::Duration) -> Timestamp {
+    jiff::SignedDuration::try_from(wait).ok().and_then(|wait| at.checked_add(wait).ok()).unwrap_or(Timestamp::MAX)
+}

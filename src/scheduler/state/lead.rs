@@ -1,0 +1,349 @@
+//! How a replica begins to lead, and how it stops.
+//!
+//! In order: a consistent list of all tasks; one inventory question to every pod of every opted-in Deployment, also
+//! the terminating and the not-ready ones, at most 2 s; only then lives, timers and sends. So no task whose send was
+//! lost with the last leader is started, cancelled or declared late before every pod could tell of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use super::{Alarm, State, later, tick_ceil};
+use crate::api::{AxTask, Outcome, Phase};
+use crate::cluster::guarded::Guarded;
+use crate::domain::answer::Failure;
+use crate::domain::dispatch::{Destination, Inventory, Listed, Order};
+use crate::domain::effective::{DEFAULT_TIMEOUT, effective};
+use crate::domain::lifecycle::{Event, Life, Seen, Shown};
+use crate::domain::wheel::Wheel;
+use crate::scheduler::input::Output;
+
+/// How long a finished attempt's answer is waited for when it is fetched after a takeover.
+const FETCH: Duration = Duration::from_secs(5);
+/// How long a pod that did not answer its inventory question counts as full.
+const SILENT_REST: Duration = Duration::from_secs(10);
+/// How often a pod that has seen a higher term is asked again.
+const MAX_ASKS: u32 = 3;
+/// How long a timed-out attempt holds its place, if its worker does not say.
+const TIMED_OUT_HOLDS: Duration = Duration::from_secs(30);
+/// How soon a list that failed is tried again.
+const LIST_AGAIN: Duration = Duration::from_millis(500);
+
+/// This replica leads, or is about to.
+#[derive(Debug)]
+pub(super) struct Leader {
+    pub term: u64,
+    /// The term this reign began with; it may be raised meanwhile.
+    pub since_term: u64,
+    may_start_at: Duration,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The caches are not complete yet, or the list is to be begun anew.
+    Syncing,
+    /// The consistent list is under way.
+    Listing,
+    /// These pods have not answered yet, with how often each was asked; these have.
+    Asking {
+        pending: BTreeMap<String, u32>,
+        answers: BTreeMap<String, Inventory>,
+    },
+    Leading,
+}
+
+impl State {
+    /// Whether lives are kept here.
+    pub(super) fn is_leading(&self) -> bool {
+        self.leader.as_ref().is_some_and(|l| matches!(l.stage, Stage::Leading))
+    }
+
+    /// Whether anything may be sent.
+    pub(super) fn may_send(&self) -> bool {
+        self.is_leading() && !self.stopping
+    }
+
+    pub(super) fn acquired(&mut self, term: u64, may_start_at: Duration) {
+        self.step_down();
+        info!(term, "leading; listing tasks before anything is sent");
+        self.leader = Some(Leader { term, since_term: term, may_start_at, stage: Stage::Syncing });
+        self.take_over();
+    }
+
+    pub(super) fn term_raised(&mut self, term: u64) {
+        let Some(leader) = &mut self.leader else { return };
+        leader.term = leader.term.max(term);
+        let Stage::Asking { pending, .. } = &leader.stage else { return };
+        let again = pending.keys().cloned().collect::<Vec<_>>();
+        for pod in again {
+            self.ask_pod(&pod);
+        }
+    }
+
+    /// The takeover's next step, if it is time for it.
+    pub(super) fn take_over(&mut self) {
+        let synced = self.is_synced();
+        let Some(leader) = &mut self.leader else { return };
+        match &leader.stage {
+            Stage::Syncing if synced => {
+                leader.stage = Stage::Listing;
+                self.out.push(Output::List);
+            }
+            Stage::Asking { pending, .. } if pending.is_empty() => {
+                if self.now.mono < leader.may_start_at {
+                    self.wheel.insert(tick_ceil(leader.may_start_at), Alarm::Takeover);
+                } else {
+                    self.lead();
+                }
+            }
+            Stage::Syncing | Stage::Listing | Stage::Asking { .. } | Stage::Leading => {}
+        }
+    }
+
+    pub(super) fn listed(&mut self, result: Result<(Vec<Guarded<AxTask>>, u64), String>) {
+        let Some(leader) = &mut self.leader else { return };
+        if !matches!(leader.stage, Stage::Listing) {
+            return;
+        }
+        let (tasks, version) = match result {
+            Ok(listed) => listed,
+            Err(error) => {
+                warn!(term = leader.term, %error, "the list of tasks failed; it is begun anew");
+                leader.stage = Stage::Syncing;
+                let at = tick_ceil(self.now.mono + LIST_AGAIN);
+                self.wheel.insert(at, Alarm::Takeover);
+                return;
+            }
+        };
+        let mut there = BTreeSet::new();
+        for task in tasks {
+            there.extend(kube::Resource::meta(&task).uid.clone());
+            self.observe_task(task, false, false);
+        }
+        let gone = self.records.values().filter(|r| r.version <= version && !there.contains(&r.uid));
+        for uid in gone.map(|r| r.uid.clone()).collect::<Vec<_>>() {
+            self.forget_task(&uid);
+        }
+        self.ask_all();
+    }
+
+    fn ask_all(&mut self) {
+        let loopback = self.config.allow_loopback;
+        let asked = self.pools.pods().filter(|pod| {
+            let deployment = self.pools.key_of(pod).and_then(|key| self.pools.deployment(key));
+            deployment.is_some_and(|d| d.opted_in) && pod.may_be_asked(loopback)
+        });
+        let pending: BTreeMap<String, u32> = asked.map(|pod| (pod.uid.clone(), 0)).collect();
+        let pods: Vec<String> = pending.keys().cloned().collect();
+        let Some(leader) = &mut self.leader else { return };
+        info!(term = leader.term, pods = pods.len(), "asking pods for their inventories");
+        leader.stage = Stage::Asking { pending, answers: BTreeMap::new() };
+        for pod in pods {
+            self.ask_pod(&pod);
+        }
+        self.take_over();
+    }
+
+    fn ask_pod(&mut self, uid: &str) {
+        let Some(leader) = &mut self.leader else { return };
+        let Stage::Asking { pending, .. } = &mut leader.stage else { return };
+        let ports = self.pools.pod(uid).and_then(|p| self.pools.key_of(p)).and_then(|key| self.pools.deployment(key));
+        let port = ports.and_then(|d| d.ports.first().copied());
+        let ip = self.pools.pod(uid).and_then(|p| p.ip);
+        let (Some(port), Some(ip)) = (port, ip) else {
+            pending.remove(uid);
+            return;
+        };
+        if let Some(asks) = pending.get_mut(uid) {
+            *asks += 1;
+        }
+        let name = self.pools.pod(uid).map_or("", |p| p.name.as_str());
+        let pod = Destination { uid: Arc::from(uid), name: Arc::from(name), addr: (ip, port).into() };
+        self.out.push(Output::Order(Order::Ask { pod }));
+    }
+
+    pub(super) fn inventory(&mut self, pod: &str, inventory: Inventory) {
+        if let Inventory::LowerTerm(seen) = inventory {
+            self.saw_higher_term(seen);
+        }
+        let Some(leader) = &mut self.leader else { return };
+        let Stage::Asking { pending, answers } = &mut leader.stage else { return };
+        match (&inventory, pending.get(pod)) {
+            (_, None) => return,
+            // Asked again once the term is raised above what that pod has seen.
+            (Inventory::LowerTerm(Some(_)), Some(asks)) if *asks < MAX_ASKS => return,
+            (_, Some(_)) => {}
+        }
+        pending.remove(pod);
+        answers.insert(pod.to_owned(), inventory);
+        self.take_over();
+    }
+
+    /// Every pod was heard or given up: lives begin.
+    fn lead(&mut self) {
+        let Some(leader) = &mut self.leader else { return };
+        let Stage::Asking { answers, .. } = std::mem::replace(&mut leader.stage, Stage::Leading) else { return };
+        let term = leader.term;
+        let ids: Vec<u64> = {
+            let mut ids: Vec<u64> = self.records.keys().copied().collect();
+            ids.sort_unstable();
+            ids
+        };
+        for id in &ids {
+            self.revive(*id);
+        }
+        let listed = self.take_inventories(&answers, term);
+        for id in &ids {
+            self.adopt(*id, &answers, &listed);
+        }
+        for id in &ids {
+            self.apply_wants(*id);
+            self.settle(*id);
+        }
+        for name in self.templates.keys().cloned().collect::<Vec<_>>() {
+            self.touch_template(name);
+        }
+        info!(term, tasks = ids.len(), "takeover complete; sending");
+    }
+
+    /// A life from what is recorded.
+    pub(super) fn revive(&mut self, id: u64) {
+        let now = self.now.wall;
+        let offset = self.offset;
+        let Some(record) = self.records.get_mut(&id) else { return };
+        let ready_at = record.ready_at(|at| Self::latest_local(offset, at));
+        let seen = Seen { ready_at, suspend: record.spec.suspend, cancel: record.spec.cancel.unwrap_or(false) };
+        let fresh = record.written.observed_generation.is_none() && record.written.attempts.is_empty();
+        record.life = Some(if fresh { Life::new(ready_at, now) } else { Life::resume(&record.written, seen, now) });
+        record.revision += 1;
+        record.saved = 0;
+        record.must_save = 0;
+    }
+
+    /// What pods list that is not recorded, or recorded for another pod; gives back what each execution is listed as.
+    fn take_inventories(&mut self, answers: &BTreeMap<String, Inventory>, term: u64) -> BTreeMap<u64, Listed> {
+        let mut listed = BTreeMap::new();
+        for (uid, inventory) in answers {
+            let Inventory::Lists(executions) = inventory else {
+                if matches!(inventory, Inventory::Silent | Inventory::LowerTerm(_)) {
+                    self.books.entry(uid.clone()).or_default().rest(self.now.mono + SILENT_REST);
+                }
+                continue;
+            };
+            for entry in executions {
+                let Some(id) = self.by_execution.get(&entry.execution).copied() else { continue };
+                if self.show(id, uid, *entry, term) {
+                    listed.insert(id, *entry);
+                }
+                // Work nobody waits for (its task is gone, or its attempt closed) still takes a place there.
+            }
+        }
+        listed
+    }
+
+    /// Whether the entry is the task's attempt under way.
+    fn show(&mut self, id: u64, pod_uid: &str, entry: Listed, term: u64) -> bool {
+        let Some(record) = self.records.get(&id) else { return false };
+        let template = record.template().and_then(|name| self.templates.get(&name));
+        let effective = effective(&record.spec, template.map(|t| &t.spec));
+        let timeout = effective.as_ref().map_or(DEFAULT_TIMEOUT, |e| e.timeout);
+        let name = self.pools.pod(pod_uid).map(|p| p.name.clone()).unwrap_or_default();
+        let shown = Shown {
+            number: entry.attempt,
+            pod: name,
+            pod_uid: pod_uid.to_owned(),
+            term,
+            timeout_at: later(self.now.wall, timeout),
+        };
+        if let (Some(record), Ok(effective)) = (self.records.get_mut(&id), effective) {
+            record.rules = effective.retry;
+        }
+        self.step(id, Event::Shown(shown)).is_none()
+    }
+
+    /// A running attempt goes on under this leader.
+    fn adopt(&mut self, id: u64, answers: &BTreeMap<String, Inventory>, listed: &BTreeMap<u64, Listed>) {
+        let Some(record) = self.records.get(&id) else { return };
+        let (Some(life), Some(execution)) = (&record.life, record.execution) else { return };
+        let Some(current) = life.current.clone().filter(|_| life.phase == Phase::Running) else {
+            self.hold_timed_out(id);
+            return;
+        };
+        let template = record.template().and_then(|name| self.templates.get(&name));
+        if let Ok(effective) = effective(&record.spec, template.map(|t| &t.spec))
+            && let Some(record) = self.records.get_mut(&id)
+        {
+            record.rules = effective.retry;
+        }
+        let number = current.number;
+        if self.pools.pod(&current.pod_uid).is_none() {
+            let failure = Failure::stated("WorkerLost", "its pod is gone");
+            self.end_adopted(id, Event::Failed { number, outcome: Outcome::WorkerLost, failure });
+            return;
+        }
+        self.books.entry(current.pod_uid.clone()).or_default().take(execution, number);
+        let remains = Duration::try_from(current.timeout_at.duration_since(self.now.wall)).unwrap_or_default();
+        match (answers.get(&current.pod_uid), listed.get(&id)) {
+            (_, Some(entry)) if entry.finished => self.ask_again(id, remains.max(FETCH)),
+            (Some(Inventory::KeepsNone), _) => self.presume(id),
+            _ if remains.is_zero() => {
+                let failure = Failure::stated("TimedOut", "no answer within the timeout");
+                self.end_adopted(id, Event::Failed { number, outcome: Outcome::TimedOut, failure });
+                let free_at = self.tick_of(self.in_a_while(TIMED_OUT_HOLDS));
+                self.wheel.insert(free_at, Alarm::Free { pod: current.pod_uid, execution, attempt: number });
+            }
+            _ => self.ask_again(id, remains),
+        }
+    }
+
+    fn end_adopted(&mut self, id: u64, event: Event) {
+        self.step(id, event);
+        if let Some(record) = self.records.get_mut(&id) {
+            record.must_save = record.revision;
+        }
+    }
+
+    /// A timed-out attempt holds its place for 30 s: its worker may still be at it.
+    fn hold_timed_out(&mut self, id: u64) {
+        let Some(record) = self.records.get(&id) else { return };
+        let (Some(life), Some(execution)) = (&record.life, record.execution) else { return };
+        let Some(entry) = life.entry(life.attempt).filter(|a| a.outcome == Some(Outcome::TimedOut)) else { return };
+        let (Some(pod), Some(finished)) = (entry.pod_uid.clone(), entry.finish_time) else { return };
+        let free_at = later(finished.0, TIMED_OUT_HOLDS);
+        if free_at > self.now.wall && self.pools.pod(&pod).is_some() {
+            let attempt = life.attempt;
+            self.books.entry(pod.clone()).or_default().take(execution, attempt);
+            self.wheel.insert(self.tick_of(free_at), Alarm::Free { pod, execution, attempt });
+        }
+    }
+
+    /// Leads no more: lives, timers and lines go, what the API server says stays.
+    pub(super) fn step_down(&mut self) {
+        if self.leader.take().is_some() {
+            info!("leading no more");
+        }
+        for record in self.records.values_mut() {
+            record.life = None;
+            record.line = None;
+            record.wake = None;
+            record.write = None;
+            record.presumed = None;
+            record.writing = None;
+            record.notices.clear();
+            record.owed.clear();
+            record.must_save = 0;
+            record.failed_writes = 0;
+            record.hold_writes_until = None;
+        }
+        self.wheel = Wheel::new(super::tick_floor(self.now.mono));
+        self.lines.clear();
+        self.books.clear();
+        self.stirred.clear();
+        self.touched.clear();
+        self.template_round = false;
+        self.templates_step_down();
+    }
+}

@@ -1,0 +1,302 @@
+//! Everything the leader loop knows, in one synchronous struct. Pure but for the log: `now` is an argument, what is to
+//! be done comes out as [`Output`]s.
+//!
+//! Every replica keeps the objects (`observe`, `workloads`); the leader alone keeps lives (`lead`), timers, lines and
+//! writes (`settle`), and sends (`send`).
+
+mod lead;
+mod observe;
+mod send;
+mod settle;
+mod templates;
+#[cfg(test)]
+mod tests;
+mod workloads;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use uuid::Uuid;
+
+use super::input::{Input, Name, Output};
+use super::record::{Record, later};
+use crate::cluster::lease::OffsetBounds;
+use crate::cluster::watch::{Change, Kind, Scope};
+use crate::domain::credit::Books;
+use crate::domain::pool::{PoolKey, Pools};
+use crate::domain::ready::ReadyQueue;
+use crate::domain::wheel::{Progress, Tick, Wheel};
+use crate::ops::clock::Now;
+use lead::Leader;
+use templates::Template;
+
+/// Timers handed out by one turn at most; the rest waits for the next, so that inputs are never kept waiting.
+const BUDGET: usize = 1024;
+
+/// What does not change while the replica runs.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Namespaces watched; `None` among them: all.
+    pub scopes: Vec<Scope>,
+    /// Whether pods at loopback addresses are sent to. For tests.
+    pub allow_loopback: bool,
+}
+
+/// Everything the leader loop knows.
+#[derive(Debug)]
+pub struct State {
+    config: Config,
+    now: Now,
+    /// How far the API server's clock is ahead of this one, at least and at most.
+    offset: Option<OffsetBounds>,
+    next_task: u64,
+    records: HashMap<u64, Record>,
+    by_uid: HashMap<String, u64>,
+    by_execution: HashMap<Uuid, u64>,
+    templates: HashMap<Name, Template>,
+    /// Tasks that refer to a template, whether it exists or not.
+    by_template: HashMap<Name, BTreeSet<u64>>,
+    pools: Pools,
+    lines: HashMap<PoolKey, Waiting>,
+    books: HashMap<String, Books>,
+    /// Pools in which something may be sent now.
+    stirred: BTreeSet<PoolKey>,
+    /// Templates whose status may differ.
+    touched: BTreeSet<Name>,
+    template_round: bool,
+    wheel: Wheel<Alarm>,
+    leader: Option<Leader>,
+    /// Highest term seen in any status.
+    highest_term: u64,
+    stopping: bool,
+    /// Names seen since a list began.
+    listing: HashMap<(Kind, Scope), HashSet<String>>,
+    synced: HashSet<(Kind, Scope)>,
+    out: Vec<Output>,
+}
+
+/// The due tasks of one pool.
+#[derive(Debug, Default)]
+struct Waiting {
+    queue: ReadyQueue,
+    /// For the Deployment, its opt-in or its port.
+    blocked: BTreeSet<u64>,
+    /// Whether the pool had a pod that takes tasks when last looked at.
+    had_pods: bool,
+    /// An alarm is set to look again.
+    recheck: bool,
+}
+
+/// What a timer is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Alarm {
+    /// Time does something to a task.
+    Wake(u64),
+    /// A task's status is to be written.
+    Write(u64),
+    /// A task that is presumed to work on has reached its timeout.
+    Presumed(u64),
+    /// A pool may have room again.
+    Pool(PoolKey),
+    /// A timed-out attempt's place is free.
+    Free { pod: String, execution: Uuid, attempt: u32 },
+    /// Statuses of templates are to be looked at.
+    Templates,
+    /// The takeover goes on.
+    Takeover,
+}
+
+impl State {
+    /// A replica that knows nothing yet.
+    pub fn new(config: Config, now: Now) -> Self {
+        Self {
+            config,
+            now,
+            offset: None,
+            next_task: 0,
+            records: HashMap::new(),
+            by_uid: HashMap::new(),
+            by_execution: HashMap::new(),
+            templates: HashMap::new(),
+            by_template: HashMap::new(),
+            pools: Pools::default(),
+            lines: HashMap::new(),
+            books: HashMap::new(),
+            stirred: BTreeSet::new(),
+            touched: BTreeSet::new(),
+            template_round: false,
+            wheel: Wheel::new(tick_floor(now.mono)),
+            leader: None,
+            highest_term: 0,
+            stopping: false,
+            listing: HashMap::new(),
+            synced: HashSet::new(),
+            out: Vec::new(),
+        }
+    }
+
+    /// Takes an input in.
+    pub fn handle(&mut self, input: Input, now: Now) {
+        self.now = now;
+        match input {
+            Input::Change(change) => self.change(change),
+            Input::Report(report) => self.report(report),
+            Input::TaskWritten { task, result } => self.task_written(task, result),
+            Input::TemplateWritten { template, result } => self.template_written(&template, result),
+            Input::Listed(result) => self.listed(result),
+            Input::Inventory { pod, inventory } => self.inventory(&pod, inventory),
+            Input::Acquired { term, may_start_at } => self.acquired(term, may_start_at),
+            Input::TermRaised { term } => self.term_raised(term),
+            Input::Lost => self.step_down(),
+            Input::Stop => self.stop(),
+        }
+    }
+
+    /// What the API server's clock is known to differ by.
+    pub fn set_offset(&mut self, offset: Option<OffsetBounds>) {
+        self.offset = offset;
+    }
+
+    /// Lets time act, sends what can be sent. Call after inputs and when [`State::next_due`] has come.
+    pub fn turn(&mut self, now: Now) -> Vec<Output> {
+        self.now = now;
+        let mut due = Vec::new();
+        // More than the budget stays in the wheel, where `next_due` shows it.
+        let _: Progress = self.wheel.advance(tick_floor(now.mono), BUDGET, |_, _, alarm| due.push(alarm));
+        for alarm in due {
+            self.alarm(alarm);
+        }
+        self.send_all();
+        std::mem::take(&mut self.out)
+    }
+
+    /// When time acts next, as a monotonic reading.
+    pub fn next_due(&self) -> Option<Duration> {
+        self.wheel.next_due().map(Duration::from_millis)
+    }
+
+    /// Whether every watch has delivered its first list.
+    pub fn is_synced(&self) -> bool {
+        let scopes = &self.config.scopes;
+        scopes.iter().all(|scope| Kind::ALL.iter().all(|kind| self.synced.contains(&(*kind, scope.clone()))))
+    }
+
+    /// Whether anything known is not yet written; asked while stopping.
+    pub fn has_unwritten(&self) -> bool {
+        self.records.values().any(|r| r.writing.is_some() || (r.write.is_some() && r.saved < r.revision))
+    }
+
+    /// Tasks known, and timers armed.
+    pub fn sizes(&self) -> (usize, usize) {
+        (self.records.len(), self.wheel.len())
+    }
+
+    fn alarm(&mut self, alarm: Alarm) {
+        match alarm {
+            Alarm::Wake(task) => self.woken(task),
+            Alarm::Write(task) => self.write_due(task),
+            Alarm::Presumed(task) => self.presumption_over(task),
+            Alarm::Pool(key) => {
+                if let Some(line) = self.lines.get_mut(&key) {
+                    line.recheck = false;
+                }
+                self.stirred.insert(key);
+            }
+            Alarm::Free { pod, execution, attempt } => self.give_back(&pod, &execution, attempt),
+            Alarm::Templates => self.template_round(),
+            Alarm::Takeover => self.take_over(),
+        }
+    }
+
+    fn change(&mut self, change: Change) {
+        match change {
+            Change::Restarted(kind, scope) => {
+                self.listing.insert((kind, scope), HashSet::new());
+            }
+            Change::Synced(kind, scope) => self.list_complete(kind, scope),
+            Change::Task { task, live } => self.observe_task(*task, live, false),
+            Change::TaskGone(task) => {
+                let uid = kube::Resource::meta(&*task).uid.clone().unwrap_or_default();
+                self.forget_task(&uid);
+            }
+            Change::Template(template) => self.observe_template(*template),
+            Change::TemplateGone(template) => self.forget_template(*template),
+            Change::Deployment(deployment) => self.observe_deployment(&deployment),
+            Change::DeploymentGone(deployment) => self.forget_deployment(&deployment),
+            Change::ReplicaSet(set) => self.observe_replica_set(&set),
+            Change::ReplicaSetGone(set) => self.forget_replica_set(&set),
+            Change::Pod(pod) => self.observe_pod(&pod),
+            Change::PodGone(pod) => self.forget_pod(pod.metadata.uid.as_deref().unwrap_or_default()),
+        }
+    }
+
+    /// Notes that an object was there since the list of its kind began.
+    fn note_listed(&mut self, kind: Kind, namespace: Option<&str>, uid: &str) {
+        for ((listed, scope), seen) in &mut self.listing {
+            if *listed == kind && (scope.is_none() || scope.as_deref() == namespace) {
+                seen.insert(uid.to_owned());
+            }
+        }
+    }
+
+    /// What was not listed is gone: nobody sends a deletion for what vanished in a gap.
+    fn list_complete(&mut self, kind: Kind, scope: Scope) {
+        let Some(seen) = self.listing.remove(&(kind, scope.clone())) else { return };
+        let inside = |namespace: &str| scope.as_deref().is_none_or(|scope| scope == namespace);
+        match kind {
+            Kind::Task => {
+                let gone = self.records.values().filter(|r| inside(&r.namespace) && !seen.contains(&r.uid));
+                for uid in gone.map(|r| r.uid.clone()).collect::<Vec<_>>() {
+                    self.forget_task(&uid);
+                }
+            }
+            Kind::Template => self.templates_gone(|name, uid| inside(&name.0) && !seen.contains(uid)),
+            Kind::Deployment => {
+                let all = self.pools.deployments();
+                let gone = all.filter(|(key, d)| inside(&key.namespace) && !seen.contains(&d.uid));
+                for (key, uid) in gone.map(|(key, d)| (key.clone(), d.uid.clone())).collect::<Vec<_>>() {
+                    self.pools.drop_deployment(&key, &uid);
+                    self.pool_changed(&key);
+                }
+            }
+            // ReplicaSets that vanished own no pods any more; their pods' own deletions tell the rest.
+            Kind::ReplicaSet => {}
+            Kind::Pod => {
+                let gone = self.pools.pods().filter(|p| inside(&p.namespace) && !seen.contains(&p.uid));
+                for uid in gone.map(|p| p.uid.clone()).collect::<Vec<_>>() {
+                    self.forget_pod(&uid);
+                }
+            }
+        }
+        self.synced.insert((kind, scope));
+        self.take_over();
+    }
+
+    /// The latest local instant at which the API server's clock can have shown `at`.
+    fn latest_local(offset: Option<OffsetBounds>, at: Timestamp) -> Timestamp {
+        let behind = offset.map_or(SignedDuration::ZERO, |bounds| bounds.lower);
+        at.checked_sub(behind).unwrap_or(at)
+    }
+
+    /// The tick of an instant: never early, so rounded up.
+    fn tick_of(&self, at: Timestamp) -> Tick {
+        let ahead = at.duration_since(self.now.wall);
+        match Duration::try_from(ahead) {
+            Ok(ahead) => tick_ceil(self.now.mono.saturating_add(ahead)),
+            Err(_) => tick_floor(self.now.mono),
+        }
+    }
+
+    fn in_a_while(&self, wait: Duration) -> Timestamp {
+        later(self.now.wall, wait)
+    }
+}
+
+fn tick_floor(mono: Duration) -> Tick {
+    u64::try_from(mono.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn tick_ceil(mono: Duration) -> Tick {
+    u64::try_from(mono.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}

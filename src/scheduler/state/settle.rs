@@ -1,0 +1,420 @@
+//! After each step of a life: its timer, its place in a line, its status write.
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tracing::{error, info, warn};
+
+use super::{Alarm, State, later};
+use crate::api::{AxTask, AxTaskStatus, Phase};
+use crate::cluster::events::Told;
+use crate::cluster::status::{StatusWrite, Written};
+use crate::domain::effective::{Missing, effective};
+use crate::domain::lifecycle::{self, Event, Refusal, Rules, Step, Wake, reason};
+use crate::domain::pool::PoolKey;
+use crate::domain::ready::Place;
+use crate::domain::{report, retry};
+use crate::scheduler::input::Output;
+use crate::scheduler::record::{Line, Record, Writing};
+use crate::worker::wire;
+
+impl State {
+    /// Takes an event into a task's life; logs a change of phase. `None`: no such task, or not leading.
+    pub(super) fn step(&mut self, id: u64, event: Event) -> Option<Refusal> {
+        let now = self.now.wall;
+        let term = self.leader.as_ref().map_or(0, |l| l.term);
+        let record = self.records.get_mut(&id)?;
+        let execution = record.execution;
+        let life = record.life.as_mut()?;
+        let (phase, why, changed) = (life.phase, life.reason.clone(), life.changed_at);
+        let roll = execution.map_or(1_000_000, |execution| retry::roll(&execution, life.attempt));
+        let rules = Rules { retry: record.rules.clone(), roll };
+        let notices = match life.step(event, &rules, now) {
+            Step::Took(notices) => notices,
+            Step::Refused(refusal) => return Some(refusal),
+        };
+        let moved = (phase, &why) != (life.phase, &life.reason);
+        if moved || changed != life.changed_at || !notices.is_empty() {
+            record.revision += 1;
+        }
+        record.notices.extend(notices.into_iter().map(|notice| (record.revision, notice)));
+        if phase != life.phase {
+            info!(
+                task = %record.path,
+                namespace = %record.namespace,
+                term,
+                execution_id = execution.map(|e| tracing::field::display(e)),
+                attempt = life.attempt,
+                phase = life.phase.as_str(),
+                reason = %life.reason,
+                topic = record.spec.work.as_ref().and_then(|w| w.topic.as_deref()),
+                template = record.spec.template_ref.as_ref().map(|r| r.name.as_str()),
+                business_trace_id = record.trace_id.as_deref(),
+                "task is {}", life.phase.as_str(),
+            );
+            if let Some(template) = record.template() {
+                self.touch_template(template);
+            }
+        }
+        None
+    }
+
+    /// Brings timer, line and write in line with the life.
+    pub(super) fn settle(&mut self, id: u64) {
+        if !self.is_leading() {
+            return;
+        }
+        self.arm_wake(id);
+        self.take_place(id);
+        self.plan_write(id);
+    }
+
+    fn arm_wake(&mut self, id: u64) {
+        loop {
+            let Some(record) = self.records.get_mut(&id) else { return };
+            let want = record.life.as_ref().and_then(lifecycle::wake);
+            if record.wake.map(|(_, at)| at) == want.map(|(at, _)| at) {
+                return;
+            }
+            if let Some((timer, _)) = record.wake.take() {
+                self.wheel.cancel(timer);
+            }
+            let Some((at, wake)) = want else { return };
+            if at > self.now.wall {
+                let timer = self.wheel.insert(self.tick_of(at), Alarm::Wake(id));
+                if let Some(record) = self.records.get_mut(&id) {
+                    record.wake = Some((timer, at));
+                }
+                return;
+            }
+            // Due already: no way through the wheel, which would cost a tick.
+            if self.step(id, event_of(wake)).is_some() {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn woken(&mut self, id: u64) {
+        let Some(record) = self.records.get_mut(&id) else { return };
+        let Some((_, at)) = record.wake.take() else { return };
+        // The wheel keeps elapsed time; the instants in status are the wall clock's, which may have been set back.
+        // What the wheel says is due, is due.
+        let wake = record.life.as_ref().and_then(lifecycle::wake).filter(|(want, _)| *want == at);
+        if let Some((at, wake)) = wake {
+            let wall = self.now.wall;
+            self.now.wall = wall.max(at);
+            self.step(id, event_of(wake));
+            self.now.wall = wall;
+        }
+        self.settle(id);
+    }
+
+    /// A due task takes its place in its pool's line, unless something must be persisted first.
+    fn take_place(&mut self, id: u64) {
+        let Some(record) = self.records.get(&id) else { return };
+        let Some(life) = &record.life else { return };
+        if life.phase != Phase::Ready {
+            self.leave_line(id);
+            return;
+        }
+        if record.line.is_some() || record.must_save > record.saved {
+            return;
+        }
+        let template = record.template().and_then(|name| self.templates.get(&name));
+        let effective = match effective(&record.spec, template.map(|t| &t.spec)) {
+            Ok(effective) => effective,
+            Err(missing) => {
+                self.wait_for_missing(id, missing);
+                return;
+            }
+        };
+        let payload = effective.payload.as_ref().map_or(0, |p| p.get().len());
+        if payload > wire::MAX_PAYLOAD {
+            let message = format!("the template's payload has {payload} bytes, the limit is {}", wire::MAX_PAYLOAD);
+            self.step(id, Event::Bury { reason: reason::PAYLOAD_TOO_LARGE, message });
+            return;
+        }
+        let place = Place { priority: effective.priority, ready_at: life.queued_at, id };
+        let key = PoolKey { namespace: record.namespace.clone(), deployment: effective.target.deployment };
+        if let Some((reason, message)) = self.pools.why_blocked(&key, effective.target.port) {
+            self.lines.entry(key.clone()).or_default().blocked.insert(id);
+            self.set_line(id, Line::Blocked(key));
+            self.step(id, Event::Waits { reason, message });
+            self.arm_stall(id);
+            return;
+        }
+        self.lines.entry(key.clone()).or_default().queue.push(place);
+        self.stirred.insert(key.clone());
+        self.set_line(id, Line::Queued(key, place));
+        if record_reason(&self.records, id).is_some_and(reason::stalls) {
+            let message = "due, waiting for a place".to_owned();
+            self.step(id, Event::Waits { reason: reason::QUEUED, message });
+        }
+    }
+
+    fn wait_for_missing(&mut self, id: u64, missing: Missing) {
+        let (reason, message) = match missing {
+            Missing::Template(name) => (
+                reason::TEMPLATE_NOT_FOUND,
+                format!(
+                    "AxTaskTemplate {name} does not exist in this namespace; create it, and the task goes on by itself"
+                ),
+            ),
+            Missing::Worker => {
+                let message =
+                    "neither spec.templateRef nor spec.worker is set; create the task anew with one".to_owned();
+                self.step(id, Event::Bury { reason: reason::INVALID, message });
+                return;
+            }
+        };
+        self.set_line(id, Line::NoTemplate);
+        self.step(id, Event::Waits { reason, message });
+        self.arm_stall(id);
+    }
+
+    /// A new reason to wait has its own time after which a person must act.
+    fn arm_stall(&mut self, id: u64) {
+        self.arm_wake(id);
+    }
+
+    fn set_line(&mut self, id: u64, line: Line) {
+        if let Some(record) = self.records.get_mut(&id) {
+            record.line = Some(line);
+        }
+    }
+
+    /// Gives its place up.
+    pub(super) fn leave_line(&mut self, id: u64) {
+        let Some(line) = self.records.get_mut(&id).and_then(|r| r.line.take()) else { return };
+        match line {
+            Line::Queued(key, place) => {
+                if let Some(waiting) = self.lines.get_mut(&key) {
+                    waiting.queue.remove(place);
+                }
+            }
+            Line::Blocked(key) => {
+                if let Some(waiting) = self.lines.get_mut(&key) {
+                    waiting.blocked.remove(&id);
+                }
+            }
+            Line::NoTemplate => {}
+        }
+    }
+
+    pub(super) fn plan_write(&mut self, id: u64) {
+        let stopping = self.stopping;
+        let now = self.now.wall;
+        let Some(record) = self.records.get_mut(&id) else { return };
+        let want = when_to_write(record, stopping, now);
+        if record.writing.is_some() || record.write.map(|(_, at)| at) == want {
+            return;
+        }
+        if let Some((timer, _)) = record.write.take() {
+            self.wheel.cancel(timer);
+        }
+        match want {
+            None => {}
+            Some(at) if at <= now => self.write_now(id),
+            Some(at) => {
+                let timer = self.wheel.insert(self.tick_of(at), Alarm::Write(id));
+                if let Some(record) = self.records.get_mut(&id) {
+                    record.write = Some((timer, at));
+                }
+            }
+        }
+    }
+
+    pub(super) fn write_due(&mut self, id: u64) {
+        let Some(record) = self.records.get_mut(&id) else { return };
+        record.write = None;
+        if record.writing.is_some() {
+            return;
+        }
+        self.say_why_it_waits(id);
+        self.write_now(id);
+    }
+
+    /// What a queued task waits for is looked at when it is written, not with every change of the pool.
+    fn say_why_it_waits(&mut self, id: u64) {
+        let Some(record) = self.records.get(&id) else { return };
+        let (Some(Line::Queued(key, _)), Some(life)) = (&record.line, &record.life) else { return };
+        if life.phase != Phase::Ready {
+            return;
+        }
+        let name = &key.deployment;
+        let loopback = self.config.allow_loopback;
+        let takers: Vec<_> = self.pools.pods_of(key).filter(|p| p.takes_tasks(loopback)).collect();
+        let (reason, message) = if takers.is_empty() {
+            (
+                reason::NO_READY_WORKERS,
+                format!("Deployment {name} has no ready pod; the task goes on by itself when one is"),
+            )
+        } else if takers.iter().all(|p| self.books.get(&p.uid).is_some_and(|b| b.rests(self.now.mono))) {
+            // Each refusal has said more than this could.
+            if life.reason == reason::PODS_REFUSING {
+                return;
+            }
+            (reason::PODS_REFUSING, format!("all ready pods of Deployment {name} refuse tasks at present"))
+        } else {
+            (reason::WAITING_FOR_CREDIT, format!("all places in the pods of Deployment {name} are taken"))
+        };
+        self.step(id, Event::Waits { reason, message });
+    }
+
+    fn write_now(&mut self, id: u64) {
+        let now = self.now.wall;
+        let Some(term) = self.leader.as_ref().map(|l| l.term) else { return };
+        let Some(record) = self.records.get_mut(&id) else { return };
+        let Some(life) = &record.life else { return };
+        let after = report::status(life, &record.written, record.generation, term, now);
+        if says_the_same(&record.written, &after) {
+            record.saved = record.revision;
+            self.saved(id);
+            return;
+        }
+        let json = |status| serde_json::to_value(status).unwrap_or(Value::Null);
+        let patch = report::merge_patch(&json(&record.written), &json(&after));
+        let write = StatusWrite {
+            namespace: record.namespace.clone(),
+            name: record.name.clone(),
+            resource_version: record.version.to_string(),
+            status: patch,
+            term,
+        };
+        record.writing = Some(Writing { revision: record.revision, status: after });
+        self.out.push(Output::WriteTask { task: id, write });
+    }
+
+    pub(super) fn task_written(&mut self, id: u64, result: Written<AxTask>) {
+        let now = self.now;
+        let Some(record) = self.records.get_mut(&id) else { return };
+        let Some(writing) = record.writing.take() else { return };
+        match result {
+            Written::Done(version) => {
+                record.version = record.version.max(version.parse().unwrap_or(0));
+                record.written = writing.status;
+                record.saved = record.saved.max(writing.revision);
+                record.failed_writes = 0;
+                record.hold_writes_until = None;
+                self.saved(id);
+            }
+            Written::Conflict(object) => {
+                record.failed_writes += 1;
+                // A few at once, then slowly: somebody edits it all the time.
+                if record.failed_writes > 5 {
+                    record.hold_writes_until = Some(later(now.wall, std::time::Duration::from_secs(1)));
+                }
+                let uid = record.uid.clone();
+                if kube::Resource::meta(&*object).uid.as_deref() == Some(&uid) {
+                    self.observe_task(*object, false, true);
+                } else {
+                    self.forget_task(&uid);
+                    self.observe_task(*object, false, false);
+                }
+            }
+            Written::Gone => {
+                let uid = record.uid.clone();
+                self.forget_task(&uid);
+            }
+            Written::Refused(why) => {
+                error!(task = %record.path, error = %why, "the API server refuses this status; it is not repeated");
+                record.unwritable = Some(record.version);
+                record.saved = record.revision;
+                record.notices.clear();
+                let told = lifecycle::Notice {
+                    warning: true,
+                    reason: "Inconsistent",
+                    note: format!("the status could not be written: {why}"),
+                };
+                record.notices.push((0, told));
+                self.saved(id);
+            }
+            Written::Failed(why) => {
+                record.failed_writes += 1;
+                let wait = std::time::Duration::from_millis(100 << record.failed_writes.min(6));
+                record.hold_writes_until = Some(later(now.wall, wait));
+                warn!(task = %record.path, error = %why, "status not written; it will be tried again");
+            }
+            Written::NotLeader => return,
+        }
+        self.settle(id);
+    }
+
+    /// What is persisted now frees credits, lets the next attempt go, and may be told.
+    fn saved(&mut self, id: u64) {
+        let Some(record) = self.records.get_mut(&id) else { return };
+        let saved = record.saved;
+        if record.saved >= record.must_save {
+            if let Some(execution) = record.execution {
+                for (pod, attempt) in std::mem::take(&mut record.owed) {
+                    self.give_back(&pod, &execution, attempt);
+                }
+            }
+        }
+        let Some(record) = self.records.get_mut(&id) else { return };
+        let (told, kept) =
+            std::mem::take(&mut record.notices).into_iter().partition(|(revision, _)| *revision <= saved);
+        record.notices = kept;
+        let told: Vec<(u64, lifecycle::Notice)> = told;
+        for (_, notice) in told {
+            self.out.push(Output::Tell(Told {
+                kind: "AxTask",
+                namespace: record.namespace.clone(),
+                name: record.name.clone(),
+                uid: record.uid.clone(),
+                notice,
+            }));
+        }
+        // An ended task keeps what a later edit or question needs, not its payload.
+        if record.life.as_ref().is_some_and(|l| l.phase.is_final()) {
+            if let Some(work) = &mut record.spec.work {
+                work.payload = None;
+            }
+        }
+    }
+
+    /// SIGTERM: nothing more is sent, and what is known is written at once.
+    pub(super) fn stop(&mut self) {
+        self.stopping = true;
+        for id in self.records.keys().copied().collect::<Vec<_>>() {
+            self.plan_write(id);
+        }
+    }
+}
+
+/// Whether a write would tell nothing new. While a task waits, each further refusal is counted, not written.
+fn says_the_same(written: &AxTaskStatus, after: &AxTaskStatus) -> bool {
+    let mut after = AxTaskStatus { term: written.term, ..after.clone() };
+    if after.phase == Some(Phase::Ready) && written.phase == Some(Phase::Ready) && after.reason == written.reason {
+        after.refusals = written.refusals;
+        after.message.clone_from(&written.message);
+    }
+    after == *written
+}
+
+fn record_reason(records: &std::collections::HashMap<u64, Record>, id: u64) -> Option<&str> {
+    records.get(&id)?.life.as_ref().map(|l| l.reason.as_ref())
+}
+
+fn event_of(wake: Wake) -> Event {
+    match wake {
+        Wake::Due => Event::Due,
+        Wake::Stall => Event::Stall,
+        Wake::CancelGrace => Event::CancelGrace,
+    }
+}
+
+fn when_to_write(record: &Record, stopping: bool, now: Timestamp) -> Option<Timestamp> {
+    let life = record.life.as_ref()?;
+    if record.unwritable == Some(record.version) {
+        return None;
+    }
+    let shown = record.written.observed_generation.is_some();
+    let edited = record.written.observed_generation != Some(record.generation);
+    if record.saved >= record.revision && !(shown && edited) {
+        return None;
+    }
+    let at = if record.must_save > record.saved { now } else { lifecycle::write_at(life, shown, edited, now)? };
+    // Stopping, the successor shall see what runs; what only waits it sees by itself.
+    let at = if stopping && life.phase != Phase::Pending { now } else { at };
+    Some(record.hold_writes_until.map_or(at, |hold| hold.max(at)))
+}
