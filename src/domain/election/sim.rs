@@ -93,6 +93,9 @@ pub struct Node {
     dead: bool,
 }
 
+/// Decides the fate of (node, now, call).
+type Network = Box<dyn FnMut(usize, u64, &Action) -> Fate>;
+
 pub struct World {
     pub now: u64,
     pub lease: Option<LeaseRecord>,
@@ -103,7 +106,7 @@ pub struct World {
     /// Requests whose callers no longer wait.
     strays: Vec<(u64, Action)>,
     events: Vec<(u64, Event)>,
-    fate: Box<dyn FnMut(usize, u64, &Action) -> Fate>,
+    fate: Network,
 }
 
 impl World {
@@ -281,10 +284,8 @@ impl World {
             if let Some((_, answer)) = node.answered.last_mut() {
                 *answer = now;
             }
-            if let Some(at) = flight.lands_at {
-                if !flight.refused {
-                    self.strays.push((at, flight.action));
-                }
+            if let Some(at) = flight.lands_at.filter(|_| !flight.refused) {
+                self.strays.push((at, flight.action));
             }
         }
         self.ask(index);
