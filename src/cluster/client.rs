@@ -83,6 +83,12 @@ impl Clients {
     }
 }
 
+impl From<Clients> for Connector {
+    fn from(clients: Clients) -> Self {
+        clients.lease
+    }
+}
+
 fn tuned(mut config: Config) -> Config {
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
