@@ -53,17 +53,21 @@ impl Trust {
 /// A shared view of leadership. Cloning shares it.
 #[derive(Debug, Clone)]
 pub struct Leadership {
+    /// Read for wall and boot time only, so its origin does not count.
     clock: Clock,
     trust: Arc<RwLock<Option<Trust>>>,
 }
 
-impl Leadership {
-    /// Nobody leads yet. `clock` must be the one that the election runs on.
-    pub fn new(clock: Clock) -> Self {
-        Self { clock, trust: Arc::default() }
+impl Default for Leadership {
+    /// Nobody leads yet.
+    fn default() -> Self {
+        Self { clock: Clock::start(), trust: Arc::default() }
     }
+}
 
-    /// Leave to act at `mono`, a reading taken just now; `None` once trust has ended on any clock.
+impl Leadership {
+    /// Leave to act at `mono`, a reading taken just now of the clock that the election runs on; `None` once trust has
+    /// ended on any clock.
     pub fn grant(&self, mono: Duration) -> Option<Grant> {
         let now = Reading { mono, ..self.clock.reading() };
         self.trust().filter(|trust| trust.holds(&now)).map(|trust| trust.grant)
@@ -107,10 +111,8 @@ mod tests {
     #[test]
     fn a_grant_is_seen_by_every_clone_until_it_is_taken_back() {
         let clock = Clock::start();
-        let (leadership, other) = {
-            let leadership = Leadership::new(clock);
-            (leadership.clone(), leadership)
-        };
+        let leadership = Leadership::default();
+        let other = leadership.clone();
         assert_eq!(other.grant(clock.mono()), None);
         let proved = clock.reading();
         let reign = Reign {

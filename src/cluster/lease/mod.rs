@@ -23,7 +23,7 @@ use self::call::{Caller, Error};
 pub use self::leadership::{Grant, Leadership, Trust};
 use super::chain;
 use super::client::Connector;
-use super::server_clock::ServerClock;
+pub use super::server_clock::ServerClock;
 use crate::domain::election::{Action, Config, Elector, LeaseRecord, LossReason, Notice, ROLL_MAX};
 pub use crate::domain::offset::OffsetBounds;
 use crate::ops::clock::{Clock, Reading};
@@ -37,10 +37,9 @@ const STARTS_KEPT: usize = 16;
 /// Which Lease, and who we are.
 #[derive(Debug, Clone)]
 pub struct LeaseConfig {
+    /// Where the Lease [`LEASE_NAME`] is.
     pub namespace: String,
-    /// `ax-leader`, but for tests.
-    pub name: String,
-    /// Unique to this start of the process: pod name and something random.
+    /// Name of this replica, usually the pod's. Something random is added: no two starts share an identity.
     pub identity: String,
     /// Where this replica takes callbacks.
     pub address: Option<String>,
@@ -50,11 +49,6 @@ pub struct LeaseConfig {
 
 /// The Lease of every installation.
 pub const LEASE_NAME: &str = "ax-leader";
-
-/// An identity no other start of any process has.
-pub fn new_identity(pod: &str) -> String {
-    format!("{pod}_{}", Uuid::new_v4().simple())
-}
 
 /// What the loop is told.
 #[derive(Debug)]
@@ -70,10 +64,10 @@ pub enum LeaseCommand {
 /// What the loop tells. For acting, [`Leadership`] counts: an event may come late.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseEvent {
+    /// The last `Observed` before it names the former holder's address.
     Acquired {
         term: u64,
         may_start_at: Duration,
-        previous_address: Option<String>,
     },
     TermRaised {
         term: u64,
@@ -92,9 +86,7 @@ pub enum LeaseEvent {
 impl From<Notice> for LeaseEvent {
     fn from(notice: Notice) -> Self {
         match notice {
-            Notice::Acquired { term, may_start_at, previous_address } => {
-                Self::Acquired { term, may_start_at, previous_address }
-            }
+            Notice::Acquired { term, may_start_at, .. } => Self::Acquired { term, may_start_at },
             Notice::TermRaised { term } => Self::TermRaised { term },
             Notice::Lost { reason } => Self::Lost { reason },
             Notice::Observed { holder, address, previous_address } => {
@@ -107,17 +99,19 @@ impl From<Notice> for LeaseEvent {
 /// Takes part in the election until told to release.
 pub async fn run(
     config: LeaseConfig,
-    connector: Connector,
+    connector: impl Into<Connector>,
     clock: Clock,
     mut commands: mpsc::Receiver<LeaseCommand>,
     events: mpsc::Sender<LeaseEvent>,
     leadership: Leadership,
     server_clock: ServerClock,
 ) {
-    let LeaseConfig { namespace, name, identity, address, election } = config;
-    let mut caller = Caller::new(connector.clone(), &namespace, &name, clock, server_clock.clone());
+    let LeaseConfig { namespace, identity, address, election } = config;
+    let identity = format!("{identity}_{}", Uuid::new_v4().simple());
+    let connector = connector.into();
+    let mut caller = Caller::new(connector.clone(), &namespace, LEASE_NAME, clock, server_clock.clone());
     let (hint, mut hints) = watched::channel(None);
-    let mut watch = pin!(watch::run(connector, &namespace, &name, hint));
+    let mut watch = pin!(watch::run(connector, &namespace, LEASE_NAME, hint));
     let mut seat = Seat {
         elector: Elector::new(identity, address, election),
         clock,
