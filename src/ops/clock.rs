@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
 
 /// One reading of both clocks, taken together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +14,17 @@ pub struct Now {
     pub wall: Timestamp,
     /// Time since the process's origin on the monotonic clock, for what must not jump.
     pub mono: Duration,
+}
+
+/// One reading of every clock that can tell how long something has been.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// Wall clock: can be set.
+    pub wall: Timestamp,
+    /// Time since the process's origin on the monotonic clock: stands still while the machine sleeps.
+    pub mono: Duration,
+    /// Time since the machine's start, sleep included.
+    pub boot: Duration,
 }
 
 /// Reads the machine's clocks.
@@ -37,6 +49,20 @@ impl Clock {
     /// Time since the origin.
     pub fn mono(&self) -> Duration {
         self.origin.elapsed()
+    }
+
+    /// Time since the machine's start, sleep included.
+    pub fn boot(&self) -> Duration {
+        let time = clock_gettime(ClockId::Boottime);
+        let secs = u64::try_from(time.tv_sec).unwrap_or(0);
+        let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+        Duration::new(secs, nanos)
+    }
+
+    /// All clocks, read together.
+    pub fn reading(&self) -> Reading {
+        let Now { wall, mono } = self.now();
+        Reading { wall, mono, boot: self.boot() }
     }
 
     /// The instant of a monotonic reading, for tokio's timers.
