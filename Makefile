@@ -16,7 +16,7 @@ CLUSTER := e2e/cluster/cluster
 SHELL_SCRIPTS = $(shell grep -rlE '^\#!/usr/bin/env bash|^\# shellcheck shell=bash' .ci e2e scripts)
 # Tests of tests/ that need no cluster, a control plane, a whole cluster.
 UNIT_TESTS := architecture worker
-INTEGRATION_TESTS := integration
+INTEGRATION_TESTS := integration lease
 E2E_TESTS := e2e
 
 .PHONY: help

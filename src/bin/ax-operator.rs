@@ -135,8 +135,8 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     let scopes = args.scopes();
     let clients = Clients::infer().await.context("no cluster: set KUBECONFIG, or run inside one")?;
 
-    let leadership = Leadership::new(clock);
-    let server_clock = ServerClock::new();
+    let leadership = Leadership::default();
+    let server_clock = ServerClock::default();
     let health = Health::default();
     let (input_tx, input_rx) = mpsc::channel(4096);
     let (order_tx, order_rx) = mpsc::channel(4096);
@@ -166,13 +166,8 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     tokio::spawn(lease_events(event_rx, input_tx.clone()));
     tokio::spawn(events::run(clients.write.clone(), args.identity.clone(), clock, told_events));
     tokio::spawn(dispatcher::run(leadership.clone(), clock, order_rx, told_tx));
-    let lease_config = LeaseConfig {
-        namespace: args.namespace.clone(),
-        name: lease::LEASE_NAME.to_owned(),
-        identity: lease::new_identity(&args.identity),
-        address: None,
-        election,
-    };
+    let lease_config =
+        LeaseConfig { namespace: args.namespace.clone(), identity: args.identity.clone(), address: None, election };
     let holding = tokio::spawn(lease::run(
         lease_config,
         clients.lease.clone(),
