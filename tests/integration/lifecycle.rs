@@ -333,28 +333,6 @@ async fn c116_a_short_run_costs_one_write() {
 }
 
 #[tokio::test]
-async fn c140_what_cannot_be_read_stops_nobody_else() {
-    let Scene { ns, operator: _operator, .. } = Scene::new("c140", |_| Reply::ok()).await;
-    let bad = task("bad").worker("w").spec("runAt", json!("2026-12-01T08:00:00-99:99"));
-    let accepted = bad.try_create(&ns).await.is_ok();
-    for n in 0..2 {
-        task(&format!("good-{n}")).worker("w").create(&ns).await;
-    }
-    for n in 0..2 {
-        ns.wait_phase(&format!("good-{n}"), Phase::Succeeded, SOON).await;
-    }
-    if !accepted {
-        return;
-    }
-    eventually("the bad one to be Dead and Invalid", secs(60), || async {
-        let raw = serde_json::to_value(ns.raw("AxTask").get("bad").await.unwrap()).unwrap();
-        let status: &Value = &raw["status"];
-        if status["phase"] == "Dead" && status["reason"] == "Invalid" { Ok(()) } else { Err(status.to_string()) }
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn a_full_pod_is_passed_over_with_the_same_attempt() {
     let first = AtomicBool::new(true);
     let scene = Scene::with("refused", 2, 30, move |_| match first.swap(false, Ordering::SeqCst) {
