@@ -20,7 +20,7 @@ const READ: usize = 256 * 1024;
 pub(super) async fn run(hand: Hand, pod: Destination) {
     let inventory = timeout(TIMEOUT, ask(&hand, &pod)).await.unwrap_or(Inventory::Silent);
     debug!(pod = %pod.name, answer = ?inventory, "inventory");
-    hand.tell(Told::Inventory { pod: pod.uid, inventory }).await;
+    hand.tell(Told::Inventory { pod, inventory }).await;
 }
 
 async fn ask(hand: &Hand, pod: &Destination) -> Inventory {

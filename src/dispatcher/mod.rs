@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use crate::cluster::lease::Leadership;
-use crate::domain::dispatch::{Inventory, Order, Report};
+use crate::domain::dispatch::{Destination, Inventory, Order, Report};
 use crate::ops::clock::Clock;
 use crate::worker::client::Connections;
 
@@ -28,8 +28,8 @@ pub enum Told {
     Report(Report),
     /// Of an inventory question.
     Inventory {
-        /// Uid of the pod.
-        pod: Arc<str>,
+        /// The pod.
+        pod: Destination,
         /// Its answer.
         inventory: Inventory,
     },

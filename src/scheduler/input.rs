@@ -1,13 +1,11 @@
 //! What goes into the leader loop, and what it wants done. Pure values.
 
-use std::sync::Arc;
-
 use crate::api::{AxTask, AxTaskTemplate};
 use crate::cluster::events::Told;
 use crate::cluster::guarded::Guarded;
 use crate::cluster::status::{StatusWrite, Written};
 use crate::cluster::watch::Change;
-use crate::domain::dispatch::{Inventory, Order, Report};
+use crate::domain::dispatch::{Destination, Inventory, Order, Report};
 
 /// Namespace and name of a task or template.
 pub type Name = (String, String);
@@ -26,7 +24,7 @@ pub enum Input {
     /// The list with which a leader begins, and the version it was read at.
     Listed(Result<(Vec<Guarded<AxTask>>, u64), String>),
     /// A pod's answer to an inventory question.
-    Inventory { pod: Arc<str>, inventory: Inventory },
+    Inventory { pod: Destination, inventory: Inventory },
     /// This replica leads from now on.
     Acquired { term: u64, may_start_at: std::time::Duration },
     /// It leads on under a higher term.

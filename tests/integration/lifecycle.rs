@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ax::api::{AxTask, Phase};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::scene::{SOON, Scene};
 use crate::support::deployment::held;
 use crate::support::samples::Sample;
 use crate::support::task::{attempts, condition, message, outcomes, phase, reason};
-use crate::support::wait::{eventually, millis, secs};
+use crate::support::wait::{millis, secs};
 use crate::support::{Gate, Reply, Script, StatusWrites, TestNamespace, task};
 
 fn refusals(task: &AxTask) -> i32 {

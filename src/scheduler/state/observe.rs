@@ -7,7 +7,7 @@ use kube::Resource as _;
 use tracing::{debug, warn};
 
 use super::State;
-use crate::api::{AxTask, AxTaskSpec, AxTaskStatus, annotation};
+use crate::api::{AxTask, AxTaskSpec, AxTaskStatus, Phase, annotation};
 use crate::cluster::guarded::Guarded;
 use crate::cluster::watch::Kind;
 use crate::domain::effective::RetryRules;
@@ -72,6 +72,12 @@ impl State {
         let ours = record.writing.as_ref().is_some_and(|w| w.status == written) || record.written == written;
         if !ours || fresh {
             record.saved = 0;
+        }
+        // An ended task's payload is of no more use.
+        if written.phase.is_some_and(Phase::is_final)
+            && let Some(work) = &mut record.spec.work
+        {
+            work.payload = None;
         }
         record.written = written;
         record.unwritable = None;

@@ -60,20 +60,23 @@ impl State {
             return;
         }
         let mut rooms = self.rooms(key);
-        loop {
-            // Most room first; the first of equals, so that nothing depends on chance.
-            let Some(room) = rooms.iter_mut().rev().max_by_key(|room| room.free).filter(|room| room.free > 0) else {
-                self.look_again(key);
-                return;
-            };
-            let Some(place) = self.lines.get_mut(key).and_then(|line| line.queue.pick()) else { return };
+        let mut elsewhere = Vec::new();
+        // Most room first; the first of equals, so that nothing depends on chance.
+        while let Some(room) = rooms.iter_mut().rev().max_by_key(|room| room.free).filter(|room| room.free > 0) {
+            let Some(place) = self.lines.get_mut(key).and_then(|line| line.queue.pick()) else { break };
             if let Some(record) = self.records.get_mut(&place.id) {
                 record.line = None;
             }
             if self.send(place.id, &room.pod) {
                 room.free -= 1;
+            } else {
+                elsewhere.push(place.id);
             }
         }
+        for id in elsewhere {
+            self.settle(id);
+        }
+        self.look_again(key);
     }
 
     fn rooms(&self, key: &PoolKey) -> Vec<Room> {
@@ -100,10 +103,7 @@ impl State {
         let Some(term) = self.leader.as_ref().map(|l| l.term) else { return false };
         let Some(record) = self.records.get(&id) else { return false };
         let template = record.template().and_then(|name| self.templates.get(&name));
-        let Ok(effective) = effective(&record.spec, template.map(|t| &t.spec)) else {
-            self.settle(id);
-            return false;
-        };
+        let Ok(effective) = effective(&record.spec, template.map(|t| &t.spec)) else { return false };
         let (Some(life), Some(execution)) = (&record.life, record.execution) else { return false };
         let Some(pod) = self.pools.pod(pod_uid) else { return false };
         let Some(ip) = pod.ip else { return false };

@@ -1,5 +1,7 @@
 //! After each step of a life: its timer, its place in a line, its status write.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde_json::Value;
 use tracing::{error, info, warn};
@@ -87,10 +89,29 @@ impl State {
                 return;
             }
             // Due already: no way through the wheel, which would cost a tick.
-            if self.step(id, event_of(wake)).is_some() {
+            if !self.time_acts(id, wake) {
                 return;
             }
         }
+    }
+
+    /// What time does to a life; whether it had an effect.
+    fn time_acts(&mut self, id: u64, wake: Wake) -> bool {
+        let current = self.records.get(&id).and_then(|r| r.life.as_ref()).and_then(|l| l.current.clone());
+        let event = match wake {
+            Wake::Due => Event::Due,
+            Wake::Stall => Event::Stall,
+            Wake::CancelGrace => Event::CancelGrace,
+        };
+        if self.step(id, event).is_some() {
+            return false;
+        }
+        // A worker that never confirmed the cancel holds its place no longer.
+        if let (Wake::CancelGrace, Some(current), Some(record)) = (wake, current, self.records.get_mut(&id)) {
+            record.owed.insert((Arc::from(current.pod_uid.as_str()), current.number));
+            record.must_save = record.revision;
+        }
+        true
     }
 
     pub(super) fn woken(&mut self, id: u64) {
@@ -102,7 +123,7 @@ impl State {
         if let Some((at, wake)) = wake {
             let wall = self.now.wall;
             self.now.wall = wall.max(at);
-            self.step(id, event_of(wake));
+            self.time_acts(id, wake);
             self.now.wall = wall;
         }
         self.settle(id);
@@ -334,7 +355,10 @@ impl State {
                 record.hold_writes_until = Some(later(now.wall, wait));
                 warn!(task = %record.path, error = %why, "status not written; it will be tried again");
             }
-            Written::NotLeader => return,
+            // Lost, or led on under a raised term: decided again, if it is the latter.
+            Written::NotLeader => {
+                record.hold_writes_until = Some(later(now.wall, std::time::Duration::from_millis(100)));
+            }
         }
         self.settle(id);
     }
@@ -393,14 +417,6 @@ fn says_the_same(written: &AxTaskStatus, after: &AxTaskStatus) -> bool {
 
 fn record_reason(records: &std::collections::HashMap<u64, Record>, id: u64) -> Option<&str> {
     records.get(&id)?.life.as_ref().map(|l| l.reason.as_ref())
-}
-
-fn event_of(wake: Wake) -> Event {
-    match wake {
-        Wake::Due => Event::Due,
-        Wake::Stall => Event::Stall,
-        Wake::CancelGrace => Event::CancelGrace,
-    }
 }
 
 fn when_to_write(record: &Record, stopping: bool, now: Timestamp) -> Option<Timestamp> {

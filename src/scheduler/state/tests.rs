@@ -12,7 +12,7 @@ use crate::api::{AxTask, Phase};
 use crate::cluster::guarded::Guarded;
 use crate::cluster::status::Written;
 use crate::domain::answer::{Failure, Refused, Verdict};
-use crate::domain::dispatch::{Dispatch, Inventory, Listed, Order, Report, What};
+use crate::domain::dispatch::{Destination, Dispatch, Inventory, Listed, Order, Report, What};
 use crate::scheduler::record::Line;
 
 const UIDS: &str = "3f2a7c1e-5b64-4c0d-9a51-0d6f0c3b8e";
@@ -159,8 +159,17 @@ impl World {
     fn lead(&mut self, term: u64, inventories: &[(&str, Inventory)]) {
         self.acquire(term);
         for (pod, inventory) in inventories {
-            self.handle(Input::Inventory { pod: Arc::from(*pod), inventory: inventory.clone() });
+            self.answer(pod, inventory.clone());
         }
+    }
+
+    fn answer(&mut self, pod: &str, inventory: Inventory) {
+        let pod = Destination {
+            uid: Arc::from(pod),
+            name: Arc::from(pod),
+            addr: "10.0.0.7:8080".parse().expect("an address"),
+        };
+        self.handle(Input::Inventory { pod, inventory });
     }
 
     fn acquire(&mut self, term: u64) {
@@ -428,11 +437,11 @@ fn c078_nothing_is_sent_before_every_pod_has_told_what_it_runs() {
     assert_eq!(world.asked, ["p1", "p2", "p3"], "the not-ready one too");
     let execution = crate::domain::execution_id::execution_id(&format!("{UIDS}00"), 0).expect("an id");
     let listed = Inventory::Lists(vec![Listed { execution, attempt: 1, finished: false }]);
-    world.handle(Input::Inventory { pod: Arc::from("p1"), inventory: Inventory::Lists(Vec::new()) });
-    world.handle(Input::Inventory { pod: Arc::from("p3"), inventory: listed });
+    world.answer("p1", Inventory::Lists(Vec::new()));
+    world.answer("p3", listed);
     world.after(100);
     assert_eq!(world.sent.len(), 0);
-    world.handle(Input::Inventory { pod: Arc::from("p2"), inventory: Inventory::Silent });
+    world.answer("p2", Inventory::Silent);
     let mut sent: Vec<_> = world.take_sent().into_iter().map(|d| (d.pod.uid.to_string(), d.repeat)).collect();
     sent.sort();
     assert_eq!(sent, [("p1".to_owned(), false), ("p3".to_owned(), true)], "the lost send is asked after, not repeated");
@@ -589,4 +598,41 @@ fn stopping_shows_what_runs_and_sends_nothing_more() {
     assert!(!world.state.has_unwritten());
     world.task("later", now());
     assert_eq!(world.sent.len(), 1);
+}
+
+#[test]
+fn c049_an_unconfirmed_cancel_frees_the_place_after_30_s() {
+    let mut world = ready(&["p1"]);
+    world.task("t", json!({"worker": {"deployment": "w"}, "timeout": "1h"}));
+    world.edit("t", json!({"cancel": true}));
+    world.after(29_000);
+    assert_eq!((world.phase("t"), world.live()), (Some(Phase::Running), 1));
+    world.after(1_000);
+    assert_eq!(world.status("t")["phase"], "Canceled");
+    assert_eq!(world.live(), 0);
+}
+
+#[test]
+fn a_write_refused_for_a_raised_term_is_decided_again() {
+    let mut world = ready(&["p1"]);
+    world.task("t", now());
+    let sent = world.take_sent();
+    world.answer_writes = false;
+    world.succeed(&sent[0]);
+    world.handle(Input::TermRaised { term: 9 });
+    world.answer_writes = true;
+    world.handle(Input::TaskWritten { task: sent[0].task, result: Written::NotLeader });
+    world.after(200);
+    assert_eq!((&world.status("t")["phase"], &world.status("t")["term"]), (&json!("Succeeded"), &json!(9)));
+}
+
+#[test]
+fn c037_a_restarted_container_cuts_off_what_was_sent_to_it() {
+    let mut world = ready(&["p1"]);
+    world.task("t", json!({"worker": {"deployment": "w"}, "timeout": "15m"}));
+    world.after(300);
+    world.lead(8, &[("p1", Inventory::KeepsNone)]);
+    world.pod("p1", true, "c2");
+    assert_eq!(world.status("t")["attempts"][0]["outcome"], "WorkerLost");
+    assert_eq!(world.live(), 0);
 }

@@ -10,7 +10,7 @@ use super::State;
 use crate::cluster::watch::{Kind, ReplicaSetMeta};
 use crate::cluster::workloads;
 use crate::domain::dispatch::Order;
-use crate::domain::pool::{self, PoolKey};
+use crate::domain::pool::PoolKey;
 use crate::scheduler::input::Output;
 
 impl State {
@@ -51,7 +51,7 @@ impl State {
         if before.as_ref() == Some(after) {
             return;
         }
-        let restarted = before.as_ref().is_some_and(|b| restarted(b, after));
+        let restarted = before.as_ref().is_some_and(|before| after.restarted_since(before));
         let key = self.pools.key_of(after).cloned();
         if restarted {
             self.cut(&uid, "its container restarted");
@@ -107,9 +107,4 @@ impl State {
             self.pool_seen(&key);
         }
     }
-}
-
-/// A container of the pod is another one than before.
-fn restarted(before: &pool::Pod, after: &pool::Pod) -> bool {
-    !after.containers.is_empty() && before.containers.iter().any(|id| !after.containers.contains(id))
 }
