@@ -94,10 +94,18 @@ impl Life {
             Phase::Ready if suspend => {
                 self.phase = Phase::Retrying;
                 self.next_attempt_at = Some(now);
-                self.say(reason::SUSPENDED, "suspended before the next attempt".to_owned(), now);
+                self.say(
+                    reason::SUSPENDED,
+                    "suspended before the next attempt; it goes on when spec.suspend is false".to_owned(),
+                    now,
+                );
             }
             Phase::Retrying if suspend => {
-                self.say(reason::SUSPENDED, "suspended before the next attempt".to_owned(), now);
+                self.say(
+                    reason::SUSPENDED,
+                    "suspended before the next attempt; it goes on when spec.suspend is false".to_owned(),
+                    now,
+                );
             }
             Phase::Retrying => self.say_backoff(now),
             Phase::Ready | Phase::Running => {}
@@ -240,7 +248,11 @@ impl Life {
         } else {
             self.phase = Phase::Retrying;
             self.next_attempt_at = Some(now);
-            self.say(reason::SUSPENDED, "suspended before the next attempt".to_owned(), now);
+            self.say(
+                reason::SUSPENDED,
+                "suspended before the next attempt; it goes on when spec.suspend is false".to_owned(),
+                now,
+            );
         }
     }
 
@@ -422,7 +434,7 @@ impl Life {
 
     pub(super) fn say_pending(&mut self, now: Timestamp) {
         if self.suspended {
-            self.say(reason::SUSPENDED, "suspended before it is due, or since".to_owned(), now);
+            self.say(reason::SUSPENDED, "suspended; it goes on when spec.suspend is false".to_owned(), now);
         } else {
             self.say(reason::DELAYED, format!("due at {}", Instant(self.ready_at)), now);
         }
