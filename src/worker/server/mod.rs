@@ -20,7 +20,6 @@ pub mod admit;
 pub mod answer;
 pub mod connection;
 pub mod drain;
-pub mod duration;
 pub mod exec;
 pub mod execution;
 pub mod journal;
