@@ -52,6 +52,8 @@ fn c128_a_drain_takes_nothing_new_and_ends_what_runs() {
     assert_eq!((refused.status, refused.header("retry-after")), (503, "5"));
     assert_eq!(refused.header("connection"), "close");
     assert_eq!(refused.header("ratelimit"), r#""ax";r=0"#);
+    let known = task("e0").post(&worker);
+    assert_eq!((known.status, known.header("retry-after")), (409, "1"), "the journal speaks first");
     assert_eq!(worker.get("/healthz").status, 200, "it lives");
     let listed = worker.inventory(&[]).json();
     assert_eq!(listed["executions"].as_array().map(Vec::len), Some(30));

@@ -71,9 +71,6 @@ fn inventory(worker: &Worker, request: &HttpRequest<Incoming>) -> Reply {
 async fn dispatch(worker: &Arc<Worker>, request: HttpRequest<Incoming>) -> Reply {
     let (head, body) = request.into_parts();
     let body = tokio::time::timeout(BODY_TIMEOUT, read(body)).await;
-    if worker.is_draining() {
-        return refuse(Refusal::Draining, None);
-    }
     let payload = match body {
         Ok(Ok(payload)) => payload,
         Ok(Err(reply)) => return reply,
@@ -99,7 +96,16 @@ async fn dispatch(worker: &Arc<Worker>, request: HttpRequest<Incoming>) -> Reply
             tracing::debug!(execution_id = request.id, attempt, "stored answer repeated");
             stored(worker, &request.id, attempt, status).await
         }
-        Admission::Refused(refusal) => refuse(refusal, Some(&request)),
+        Admission::Refused(refusal) => {
+            tracing::debug!(
+                reason = refusal.reason(),
+                execution_id = request.id,
+                attempt = request.attempt,
+                term = request.term,
+                "refused"
+            );
+            Reply::refused(refusal)
+        }
     }
 }
 
@@ -138,17 +144,6 @@ async fn stored(worker: &Worker, id: &str, attempt: u32, status: u16) -> Reply {
         _ => None,
     };
     answer.unwrap_or(Answer { status, retryable: None, body: String::new() }).into()
-}
-
-fn refuse(refusal: Refusal, request: Option<&Request>) -> Reply {
-    tracing::debug!(
-        reason = refusal.reason(),
-        execution_id = request.map(|request| request.id.as_str()),
-        attempt = request.map(|request| request.attempt),
-        term = request.and_then(|request| request.term),
-        "refused"
-    );
-    Reply::refused(refusal)
 }
 
 async fn read(mut body: Incoming) -> Result<Bytes, Reply> {
