@@ -53,6 +53,10 @@ struct Exec {
     /// After SIGTERM, how long tasks may run on before they are stopped (like 50s). Without it: to their end.
     #[arg(long, env = "AX_DRAIN_TIMEOUT", value_name = "DURATION")]
     drain_timeout: Option<Duration>,
+    /// Drained, how long to stay for answers to be fetched that could not be delivered, their asker being gone
+    /// (0s: not at all).
+    #[arg(long, env = "AX_LINGER", default_value = "10s", value_name = "DURATION")]
+    linger: Duration,
     /// Log level, or a filter by target (info,ax=debug).
     #[arg(long, env = "AX_LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
     log_level: String,
@@ -81,6 +85,7 @@ fn main() -> anyhow::Result<()> {
         journal_dir: exec.journal_dir,
         pod_uid,
         path: exec.path,
+        linger: exec.linger.get(),
         program: Program { name: command.next().unwrap_or_default(), args: command.collect() },
     };
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(
