@@ -94,18 +94,10 @@ impl Life {
             Phase::Ready if suspend => {
                 self.phase = Phase::Retrying;
                 self.next_attempt_at = Some(now);
-                self.say(
-                    reason::SUSPENDED,
-                    "suspended before the next attempt; it goes on when spec.suspend is false".to_owned(),
-                    now,
-                );
+                self.say_suspended(now);
             }
             Phase::Retrying if suspend => {
-                self.say(
-                    reason::SUSPENDED,
-                    "suspended before the next attempt; it goes on when spec.suspend is false".to_owned(),
-                    now,
-                );
+                self.say_suspended(now);
             }
             Phase::Retrying => self.say_backoff(now),
             Phase::Ready | Phase::Running => {}
@@ -248,11 +240,7 @@ impl Life {
         } else {
             self.phase = Phase::Retrying;
             self.next_attempt_at = Some(now);
-            self.say(
-                reason::SUSPENDED,
-                "suspended before the next attempt; it goes on when spec.suspend is false".to_owned(),
-                now,
-            );
+            self.say_suspended(now);
         }
     }
 
@@ -438,6 +426,11 @@ impl Life {
         } else {
             self.say(reason::DELAYED, format!("due at {}", Instant(self.ready_at)), now);
         }
+    }
+
+    fn say_suspended(&mut self, now: Timestamp) {
+        let message = "suspended before the next attempt; it goes on when spec.suspend is false".to_owned();
+        self.say(reason::SUSPENDED, message, now);
     }
 
     fn say_backoff(&mut self, now: Timestamp) {
