@@ -30,6 +30,8 @@ pub enum Told {
     Inventory {
         /// The pod.
         pod: Destination,
+        /// The reign in which it was asked.
+        reign: u64,
         /// Its answer.
         inventory: Inventory,
     },
@@ -75,8 +77,8 @@ pub async fn run(leadership: Leadership, clock: Clock, mut orders: mpsc::Receive
                     cut.send_modify(|cuts| *cuts = (cuts.0 + 1, why));
                 }
             }
-            Order::Ask { pod } => {
-                tokio::spawn(inventory::run(hand.clone(), pod));
+            Order::Ask { pod, reign } => {
+                tokio::spawn(inventory::run(hand.clone(), pod, reign));
             }
         }
     }

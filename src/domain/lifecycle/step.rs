@@ -453,7 +453,7 @@ impl Life {
 }
 
 /// An instant and a wait; past the end of time, its end.
-pub(super) fn later(at: Timestamp, wait: Duration) -> Timestamp {
+pub fn later(at: Timestamp, wait: Duration) -> Timestamp {
     jiff::SignedDuration::try_from(wait).ok().and_then(|wait| at.checked_add(wait).ok()).unwrap_or(Timestamp::MAX)
 }
 

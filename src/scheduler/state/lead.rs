@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use super::{Alarm, State, later, tick_ceil};
+use super::{Alarm, State, tick_ceil};
 use crate::api::{AxTask, Outcome, Phase};
 use crate::cluster::guarded::Guarded;
 use crate::domain::answer::Failure;
 use crate::domain::dispatch::{Destination, Inventory, Listed, Order};
 use crate::domain::effective::{DEFAULT_TIMEOUT, effective};
+use crate::domain::lifecycle::later;
 use crate::domain::lifecycle::{Event, Life, Seen, Shown};
 use crate::domain::pool::PoolKey;
 use crate::domain::wheel::Wheel;
@@ -29,6 +30,8 @@ const SILENT_REST: Duration = Duration::from_secs(10);
 const MAX_ASKS: u32 = 3;
 /// How long a timed-out attempt holds its place, if its worker does not say.
 const TIMED_OUT_HOLDS: Duration = Duration::from_secs(30);
+/// The longest that pods are asked for, all told: three questions of 2 s.
+const ASK_FOR: Duration = Duration::from_secs(6);
 /// How soon a list that failed is tried again.
 const LIST_AGAIN: Duration = Duration::from_millis(500);
 
@@ -52,9 +55,11 @@ enum Stage {
     /// The consistent list is under way.
     Listing,
     /// These have not answered yet, with how often each was asked; these have.
+    /// Whatever they do, the questions end.
     Asking {
         pending: BTreeMap<Door, u32>,
         answers: BTreeMap<Door, Inventory>,
+        until: Duration,
     },
     Leading,
 }
@@ -85,6 +90,7 @@ impl State {
         for door in again {
             self.ask(&door);
         }
+        self.take_over();
     }
 
     /// The takeover's next step, if it is time for it.
@@ -94,9 +100,9 @@ impl State {
         match &leader.stage {
             Stage::Syncing if synced => {
                 leader.stage = Stage::Listing;
-                self.out.push(Output::List);
+                self.out.push(Output::List { reign: leader.since_term });
             }
-            Stage::Asking { pending, .. } if pending.is_empty() => {
+            Stage::Asking { pending, until, .. } if pending.is_empty() || *until <= self.now.mono => {
                 if self.now.mono < leader.may_start_at {
                     self.wheel.insert(tick_ceil(leader.may_start_at), Alarm::Takeover);
                 } else {
@@ -107,9 +113,9 @@ impl State {
         }
     }
 
-    pub(super) fn listed(&mut self, result: Result<(Vec<Guarded<AxTask>>, u64), String>) {
+    pub(super) fn listed(&mut self, reign: u64, result: Result<(Vec<Guarded<AxTask>>, u64), String>) {
         let Some(leader) = &mut self.leader else { return };
-        if !matches!(leader.stage, Stage::Listing) {
+        if !matches!(leader.stage, Stage::Listing) || leader.since_term != reign {
             return;
         }
         let (tasks, version) = match result {
@@ -151,7 +157,9 @@ impl State {
         let doors: Vec<Door> = pending.keys().cloned().collect();
         let Some(leader) = &mut self.leader else { return };
         info!(term = leader.term, pods = doors.len(), "asking pods for their inventories");
-        leader.stage = Stage::Asking { pending, answers: BTreeMap::new() };
+        let until = self.now.mono + ASK_FOR;
+        leader.stage = Stage::Asking { pending, answers: BTreeMap::new(), until };
+        self.wheel.insert(tick_ceil(until), Alarm::Takeover);
         for door in doors {
             self.ask(&door);
         }
@@ -173,6 +181,7 @@ impl State {
 
     fn ask(&mut self, door: &Door) {
         let Some(leader) = &mut self.leader else { return };
+        let reign = leader.since_term;
         let Stage::Asking { pending, .. } = &mut leader.stage else { return };
         let Some((pod, ip)) = self.pools.pod(&door.0).and_then(|p| Some((p, p.ip?))) else {
             pending.remove(door);
@@ -186,20 +195,24 @@ impl State {
             name: Arc::from(pod.name.as_str()),
             addr: (ip, door.1).into(),
         };
-        self.out.push(Output::Order(Order::Ask { pod }));
+        self.out.push(Output::Order(Order::Ask { pod, reign }));
     }
 
-    pub(super) fn inventory(&mut self, pod: &Destination, inventory: Inventory) {
+    pub(super) fn inventory(&mut self, pod: &Destination, reign: u64, inventory: Inventory) {
+        if self.leader.as_ref().is_none_or(|l| l.since_term != reign) {
+            return;
+        }
         if let Inventory::LowerTerm(seen) = inventory {
             self.saw_higher_term(seen);
         }
         let door = (pod.uid.to_string(), pod.addr.port());
         let Some(leader) = &mut self.leader else { return };
-        let Stage::Asking { pending, answers } = &mut leader.stage else { return };
+        let term = leader.term;
+        let Stage::Asking { pending, answers, .. } = &mut leader.stage else { return };
         match (&inventory, pending.get(&door)) {
             (_, None) => return,
-            // Asked again once the term is raised above what that pod has seen.
-            (Inventory::LowerTerm(Some(_)), Some(asks)) if *asks < MAX_ASKS => return,
+            // Asked again once the term is raised above what that pod has seen; if it never is, the questions end.
+            (Inventory::LowerTerm(Some(seen)), Some(asks)) if *asks < MAX_ASKS && *seen >= term => return,
             (_, Some(_)) => {}
         }
         pending.remove(&door);
@@ -210,7 +223,10 @@ impl State {
     /// Every pod was heard or given up: lives begin.
     fn lead(&mut self) {
         let Some(leader) = &mut self.leader else { return };
-        let Stage::Asking { answers, .. } = std::mem::replace(&mut leader.stage, Stage::Leading) else { return };
+        let Stage::Asking { pending, mut answers, .. } = std::mem::replace(&mut leader.stage, Stage::Leading) else {
+            return;
+        };
+        answers.extend(pending.into_keys().map(|door| (door, Inventory::Silent)));
         let term = leader.term;
         let ids: Vec<u64> = {
             let mut ids: Vec<u64> = self.records.keys().copied().collect();
@@ -231,6 +247,7 @@ impl State {
         for name in self.templates.keys().cloned().collect::<Vec<_>>() {
             self.touch_template(name);
         }
+        self.take_held();
         info!(term, tasks = ids.len(), "takeover complete; sending");
     }
 
@@ -263,7 +280,6 @@ impl State {
                 if self.show(id, uid, *entry, term) {
                     listed.insert(id, *entry);
                 }
-                // Work nobody waits for (its task is gone, or its attempt closed) still takes a place there.
             }
         }
         listed
@@ -356,6 +372,7 @@ impl State {
             record.wake = None;
             record.write = None;
             record.presumed = None;
+            record.overdue = None;
             record.writing = None;
             record.notices.clear();
             record.owed.clear();
@@ -369,6 +386,7 @@ impl State {
         self.stirred.clear();
         self.touched.clear();
         self.template_round = false;
+        self.hold_sends_until = None;
         self.templates_step_down();
     }
 }

@@ -28,6 +28,8 @@ struct World {
     writes: Vec<(String, Value)>,
     answer_writes: bool,
     listing: bool,
+    serial: u64,
+    reign: u64,
 }
 
 impl World {
@@ -45,6 +47,8 @@ impl World {
             writes: Vec::new(),
             answer_writes: true,
             listing: false,
+            serial: 0,
+            reign: 0,
         };
         for kind in Kind::ALL {
             world.change(Change::Restarted(kind, None));
@@ -98,8 +102,8 @@ impl World {
             for output in outputs {
                 match output {
                     Output::Order(Order::Send(dispatch)) => self.sent.push(*dispatch),
-                    Output::Order(Order::Ask { pod }) => self.asked.push(pod.uid.to_string()),
-                    Output::WriteTask { task, write } if self.answer_writes => {
+                    Output::Order(Order::Ask { pod, .. }) => self.asked.push(pod.uid.to_string()),
+                    Output::WriteTask { task, serial, write } if self.answer_writes => {
                         self.version += 1;
                         let version = self.version;
                         let object = self.objects.get_mut(&write.name).expect("a known task");
@@ -107,10 +111,13 @@ impl World {
                         object["metadata"]["resourceVersion"] = json!(version.to_string());
                         self.writes.push((write.name.clone(), write.status));
                         let result = Written::Done(version.to_string());
-                        self.state.handle(Input::TaskWritten { task, result }, self.now);
+                        self.state.handle(Input::TaskWritten { task, serial, result }, self.now);
                     }
-                    Output::WriteTask { write, .. } => self.writes.push((write.name, write.status)),
-                    Output::List => self.listing = true,
+                    Output::WriteTask { serial, write, .. } => {
+                        self.serial = serial;
+                        self.writes.push((write.name, write.status));
+                    }
+                    Output::List { .. } => self.listing = true,
                     _ => {}
                 }
             }
@@ -169,14 +176,15 @@ impl World {
             name: Arc::from(pod),
             addr: "10.0.0.7:8080".parse().expect("an address"),
         };
-        self.handle(Input::Inventory { pod, inventory });
+        self.handle(Input::Inventory { pod, reign: self.reign, inventory });
     }
 
     fn acquire(&mut self, term: u64) {
+        self.reign = term;
         self.handle(Input::Acquired { term, may_start_at: self.now.mono });
         assert!(std::mem::take(&mut self.listing), "a leader begins with a list");
         let all: Vec<_> = self.objects.keys().map(|name| self.guarded(name)).collect();
-        self.handle(Input::Listed(Ok((all, self.version))));
+        self.handle(Input::Listed { reign: term, result: Ok((all, self.version)) });
     }
 
     fn report(&mut self, of: &Dispatch, what: What) {
@@ -484,15 +492,119 @@ fn a_pod_that_is_gone_at_the_takeover_has_lost_its_work() {
 }
 
 #[test]
-fn reports_of_an_earlier_reign_have_no_effect() {
+fn of_an_earlier_reign_an_answer_counts_and_a_refusal_does_not() {
+    let refusal = What::Answered(Verdict::Refused(Refused::Full(Duration::from_secs(1))));
+    let success = What::Answered(Verdict::Succeeded { result: None, truncated: false });
+    for (what, want) in [(refusal, Phase::Running), (success, Phase::Succeeded)] {
+        let mut world = ready(&["p1"]);
+        world.task("t", now());
+        world.after(300);
+        let sent = world.take_sent();
+        world.handle(Input::Lost);
+        // Heard while nobody leads here.
+        world.report(&sent[0], what);
+        world.lead(8, &[("p1", Inventory::KeepsNone)]);
+        assert_eq!(world.phase("t"), Some(want));
+    }
+}
+
+#[test]
+fn the_answer_to_an_earlier_reign_s_write_is_not_taken_for_this_one_s() {
     let mut world = ready(&["p1"]);
     world.task("t", now());
-    let sent = world.take_sent();
-    world.lead(8, &[("p1", Inventory::Lists(Vec::new()))]);
+    world.answer_writes = false;
+    world.after(300);
+    let (sent, first) = (world.take_sent().remove(0), world.serial);
+    world.lead(8, &[("p1", Inventory::KeepsNone)]);
     world.take_sent();
-    let before = world.writes.len();
-    world.report(&sent[0], What::Answered(Verdict::Failed(Failure::stated("HTTP500", "boom"))));
-    assert_eq!(world.writes.len(), before);
+    world.report(
+        &Dispatch { term: 8, ..sent.clone() },
+        What::Answered(Verdict::Succeeded { result: None, truncated: false }),
+    );
+    let written = Written::Done("99".to_owned());
+    world.handle(Input::TaskWritten { task: sent.task, serial: first, result: written });
+    world.after(100);
+    let last = world.writes.last().expect("a write");
+    assert_ne!(world.serial, first);
+    assert!(world.state.records.values().all(|r| r.saved < r.revision), "{last:?} is still under way");
+}
+
+#[test]
+fn a_pod_that_claims_a_higher_term_does_not_hold_a_takeover_up_for_ever() {
+    for claim in [Some(99_999_999_999_999), Some(3), None] {
+        let mut world = World::with_pool(30, &["p1", "p2"]);
+        world.task("t", now());
+        world.acquire(7);
+        world.answer("p2", Inventory::Lists(Vec::new()));
+        world.answer("p1", Inventory::LowerTerm(claim));
+        world.after(6001);
+        assert_eq!(world.sent.len(), 1, "{claim:?}");
+        assert_eq!(&*world.sent[0].pod.uid, "p2");
+    }
+}
+
+#[test]
+fn an_edit_of_labels_does_not_lose_a_waiting_task_its_place() {
+    let mut world = World::with_pool(1, &["p1"]);
+    world.lead(7, &[("p1", Inventory::KeepsNone)]);
+    for name in ["runs", "waits"] {
+        world.task(name, now());
+    }
+    world.after(1500);
+    // Refused once, after its Running was recorded: its refusal had to be persisted.
+    let first = world.take_sent().remove(0);
+    world.report(&first, What::Answered(Verdict::Refused(Refused::Full(Duration::from_secs(1)))));
+    world.after(10);
+    world.version += 1;
+    let version = world.version.to_string();
+    world.objects.get_mut("runs").expect("a task")["metadata"]["resourceVersion"] = json!(version);
+    world.objects.get_mut("runs").expect("a task")["metadata"]["labels"] = json!({"a": "b"});
+    world.see("runs", true);
+    for _ in 0..10 {
+        world.after(1000);
+        for dispatch in world.take_sent() {
+            world.succeed(&dispatch);
+        }
+    }
+    assert_eq!((world.phase("runs"), world.phase("waits")), (Some(Phase::Succeeded), Some(Phase::Succeeded)));
+}
+
+#[test]
+fn an_attempt_of_which_nothing_is_heard_is_given_up() {
+    let mut world = ready(&["p1"]);
+    world.task("t", json!({"worker": {"deployment": "w"}, "timeout": "10s"}));
+    world.take_sent();
+    world.after(54_000);
+    assert_eq!(world.phase("t"), Some(Phase::Running));
+    world.after(1_001);
+    assert_eq!((world.phase("t"), world.live()), (Some(Phase::Retrying), 0));
+}
+
+#[test]
+fn run_at_waits_again_when_the_wall_clock_is_set_back() {
+    let mut world = ready(&["p1"]);
+    let at = world.now.wall.checked_add(SignedDuration::from_secs(10)).expect("an instant");
+    world.task("t", json!({"worker": {"deployment": "w"}, "runAt": at.to_string()}));
+    world.now.wall = world.now.wall.checked_sub(SignedDuration::from_hours(1)).expect("an instant");
+    world.after(60_000);
+    assert_eq!(world.sent.len(), 0, "not an hour early");
+    world.after(3_600_000);
+    assert_eq!(world.sent.len(), 1);
+}
+
+#[test]
+fn an_end_written_elsewhere_ends_the_life() {
+    let mut world = ready(&[]);
+    world.task("t", now());
+    world.version += 1;
+    let version = world.version.to_string();
+    let object = world.objects.get_mut("t").expect("a task");
+    object["metadata"]["resourceVersion"] = json!(version);
+    object["status"] = json!({"phase": "Succeeded", "observedGeneration": 1});
+    world.see("t", true);
+    world.pod("p1", true, "c1");
+    world.after(5000);
+    assert_eq!((world.sent.len(), world.phase("t")), (0, Some(Phase::Succeeded)));
 }
 
 #[test]
@@ -524,7 +636,8 @@ fn a_conflict_is_read_again_and_decided_again() {
     let task = sent[0].task;
     let object = Box::new(world.guarded("t"));
     world.answer_writes = true;
-    world.handle(Input::TaskWritten { task, result: Written::Conflict(object) });
+    let serial = world.serial;
+    world.handle(Input::TaskWritten { task, serial, result: Written::Conflict(object) });
     assert_eq!(world.status("t")["phase"], "Succeeded");
 }
 
@@ -621,7 +734,8 @@ fn a_write_refused_for_a_raised_term_is_decided_again() {
     world.succeed(&sent[0]);
     world.handle(Input::TermRaised { term: 9 });
     world.answer_writes = true;
-    world.handle(Input::TaskWritten { task: sent[0].task, result: Written::NotLeader });
+    let serial = world.serial;
+    world.handle(Input::TaskWritten { task: sent[0].task, serial, result: Written::NotLeader });
     world.after(200);
     assert_eq!((&world.status("t")["phase"], &world.status("t")["term"]), (&json!("Succeeded"), &json!(9)));
 }

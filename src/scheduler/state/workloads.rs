@@ -26,8 +26,15 @@ impl State {
 
     pub(super) fn forget_deployment(&mut self, object: &Deployment) {
         let Some((key, deployment)) = workloads::deployment(object) else { return };
-        self.pools.drop_deployment(&key, &deployment.uid);
-        self.pool_changed(&key);
+        self.drop_deployment(&key, &deployment.uid);
+    }
+
+    pub(super) fn drop_deployment(&mut self, key: &PoolKey, uid: &str) {
+        self.pools.drop_deployment(key, uid);
+        self.pool_changed(key);
+        if self.lines.get(key).is_some_and(|line| line.queue.is_empty() && line.blocked.is_empty()) {
+            self.lines.remove(key);
+        }
     }
 
     pub(super) fn observe_replica_set(&mut self, object: &ReplicaSetMeta) {
@@ -40,6 +47,7 @@ impl State {
 
     pub(super) fn forget_replica_set(&mut self, object: &ReplicaSetMeta) {
         self.pools.drop_replica_set(object.metadata.uid.as_deref().unwrap_or_default());
+        self.stir_namespace(object.metadata.namespace.as_deref());
     }
 
     pub(super) fn observe_pod(&mut self, object: &Pod) {
@@ -67,6 +75,9 @@ impl State {
             return;
         }
         self.cut(uid, "its pod is gone");
+        if self.books.get(uid).is_some_and(|books| books.live() == 0) {
+            self.books.remove(uid);
+        }
         if let Some(key) = key {
             self.pool_seen(&key);
         }
