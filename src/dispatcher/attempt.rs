@@ -119,7 +119,9 @@ impl Attempt {
     /// One request and its answer. `None`: the attempt is over, and reported.
     async fn exchange(&mut self, remains: Duration) -> Option<Exchange> {
         let mut outgoing = self.outgoing.clone();
-        if let Ok(value) = HeaderValue::from_str(&duration::format(remains)) {
+        // The first request has all its time, whatever it took to come to this.
+        let told = if self.reached || self.busy { remains } else { self.dispatch.timeout };
+        if let Ok(value) = HeaderValue::from_str(&duration::format(told)) {
             outgoing.headers.insert(wire::REQUEST_TIMEOUT, value);
         }
         let hand = self.hand.clone();
