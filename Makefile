@@ -62,6 +62,10 @@ e2e: image ## Run the tests against a whole cluster (as root), with the images.
 		cargo test --locked --quiet --no-run $(E2E_TESTS:%=--test %)
 	@scripts/with-cluster node $(STAGE) "e2e" "target/cluster-demo.log has the end of the cluster's logs" \
 		cargo test --locked $(E2E_TESTS:%=--test %)
+bench: ## Measure ax on a real control plane, beside the bare API server: a table, and target/bench/slice.json.
+	@$(STAGE) "bench: build" "mend what the compiler names" cargo bench --locked --quiet --no-run --bench slice
+	@scripts/with-cluster control-plane $(STAGE) "bench" "run it when the machine does nothing else" \
+		cargo bench --locked --quiet --bench slice
 
 .PHONY: crds image release
 crds: ## Write the CRD files (crds/, config/crd/) from the Rust types.

@@ -38,6 +38,10 @@ impl Serialize for Instant {
 impl<'de> Deserialize<'de> for Instant {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<str>::deserialize(deserializer)?;
+        // The API server's calendar goes a day further than jiff's: the last day of 9999 is the end of time.
+        if text.starts_with("9999-12-31") {
+            return Ok(Self(text.parse().unwrap_or(Timestamp::MAX)));
+        }
         text.parse()
             .map(Self)
             .map_err(|error| serde::de::Error::custom(format!("{text:?} is not an RFC 3339 instant: {error}")))
@@ -66,5 +70,11 @@ mod tests {
     fn reads_any_offset_and_writes_utc_with_six_digits() {
         let read: Instant = serde_json::from_str("\"2026-12-01T10:00:00.5+02:00\"").expect("an instant");
         assert_eq!(read.to_string(), "2026-12-01T08:00:00.500000Z");
+    }
+
+    #[test]
+    fn the_last_day_of_9999_is_the_end_of_time() {
+        let read: Instant = serde_json::from_str("\"9999-12-31T23:59:59Z\"").expect("an instant");
+        assert_eq!(read.0, Timestamp::MAX);
     }
 }

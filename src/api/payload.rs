@@ -2,18 +2,19 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 /// A payload: its bytes go from the watch to the worker's socket without being parsed again.
 ///
 /// The API server decodes and encodes it once: numbers come back as Go writes them (`1.0` as `1`, integers beyond
 /// int64 rounded).
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Payload(Box<RawValue>);
+/// Clones share the text.
+#[derive(Clone)]
+pub struct Payload(Arc<RawValue>);
 
 impl Payload {
     /// The JSON text.
@@ -26,7 +27,19 @@ impl Payload {
     /// # Errors
     /// If the text is not one JSON value.
     pub fn parse(text: String) -> serde_json::Result<Self> {
-        RawValue::from_string(text).map(Self)
+        RawValue::from_string(text).map(|raw| Self(raw.into()))
+    }
+}
+
+impl Serialize for Payload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (*self.0).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|raw| Self(raw.into()))
     }
 }
 

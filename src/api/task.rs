@@ -77,6 +77,9 @@ pub struct AxTaskSpec {
     /// Start at this instant, RFC 3339 with any offset, such as 2026-12-01T08:00:00Z; an instant in the past means
     /// due at once. At most one of delay and runAt. May change before the first start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(
+        pattern = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
+    ))]
     pub run_at: Option<Instant>,
     /// 0 to 9, 9 is the most urgent. Default: the template's, else 5. May change at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,7 +114,10 @@ pub struct AxTaskSpec {
 #[schemars(inline)]
 pub struct TemplateRef {
     /// Name of an AxTaskTemplate in the task's namespace. It need not exist yet.
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+    )]
     pub name: String,
 }
 
@@ -122,7 +128,10 @@ pub struct TemplateRef {
 pub struct Worker {
     /// Name of a Deployment in the same namespace. It must carry the annotation ax.dev/worker: "true"; without it
     /// nothing is ever sent. It need not exist yet.
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+    )]
     pub deployment: String,
     /// Port to send to, 1 to 65535; must be a containerPort declared in the Deployment. Default: 8080.
     #[serde(default, skip_serializing_if = "Option::is_none")]

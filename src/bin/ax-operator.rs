@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::{Parser, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -161,14 +161,14 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     tokio::spawn(forward(change_rx, input_tx.clone(), Input::Change));
     tokio::spawn(forward(told_rx, input_tx.clone(), |told| match told {
         dispatcher::Told::Report(report) => Input::Report(report),
-        dispatcher::Told::Inventory { pod, inventory } => Input::Inventory { pod, inventory },
+        dispatcher::Told::Inventory { pod, reign, inventory } => Input::Inventory { pod, reign, inventory },
     }));
     tokio::spawn(lease_events(event_rx, input_tx.clone()));
     tokio::spawn(events::run(clients.write.clone(), args.identity.clone(), clock, told_events));
     tokio::spawn(dispatcher::run(leadership.clone(), clock, order_rx, told_tx));
     let lease_config =
         LeaseConfig { namespace: args.namespace.clone(), identity: args.identity.clone(), address: None, election };
-    let holding = tokio::spawn(lease::run(
+    let mut holding = tokio::spawn(lease::run(
         lease_config,
         clients.lease.clone(),
         clock,
@@ -189,9 +189,14 @@ async fn serve(args: Args) -> anyhow::Result<()> {
         inputs: input_tx,
     };
     let config = state::Config { scopes, allow_loopback: args.allow_loopback_pods };
-    let looping = tokio::spawn(run::run(config, clock, input_rx, hands, health, stop_rx));
+    let mut looping = tokio::spawn(run::run(config, clock, input_rx, hands, health, stop_rx));
 
-    wait_for_signal().await?;
+    tokio::select! {
+        signal = wait_for_signal() => signal?,
+        // A replica without either is none: the kubelet starts another.
+        ended = &mut looping => bail!("the leader loop ended by itself: {ended:?}"),
+        ended = &mut holding => bail!("the lease loop ended by itself: {ended:?}"),
+    }
     info!("stopping: nothing more is sent, what is known is written, the Lease is released");
     stop_tx.send_replace(true);
     if let Err(error) = looping.await {

@@ -3,14 +3,14 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::Context as _;
+use ax::api::duration::Duration;
 use ax::ops::clock::Clock;
 use ax::ops::logging;
 use ax::worker::server::drain::{self, Phase, Signals};
 use ax::worker::server::exec::Program;
-use ax::worker::server::{self, Config, duration};
+use ax::worker::server::{self, Config};
 use clap::{Parser, Subcommand};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -51,8 +51,12 @@ struct Exec {
     #[arg(long, env = "AX_PATH", default_value = "/", value_name = "PATH")]
     path: String,
     /// After SIGTERM, how long tasks may run on before they are stopped (like 50s). Without it: to their end.
-    #[arg(long, env = "AX_DRAIN_TIMEOUT", value_parser = read_duration, value_name = "DURATION")]
+    #[arg(long, env = "AX_DRAIN_TIMEOUT", value_name = "DURATION")]
     drain_timeout: Option<Duration>,
+    /// Drained, how long to stay for answers to be fetched that could not be delivered, their asker being gone
+    /// (0s: not at all).
+    #[arg(long, env = "AX_LINGER", default_value = "10s", value_name = "DURATION")]
+    linger: Duration,
     /// Log level, or a filter by target (info,ax=debug).
     #[arg(long, env = "AX_LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
     log_level: String,
@@ -62,10 +66,6 @@ struct Exec {
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
-}
-
-fn read_duration(text: &str) -> Result<Duration, String> {
-    duration::parse(text).ok_or_else(|| format!("`{text}` is no duration like 50s or 1m30s"))
 }
 
 fn main() -> anyhow::Result<()> {
@@ -85,6 +85,7 @@ fn main() -> anyhow::Result<()> {
         journal_dir: exec.journal_dir,
         pod_uid,
         path: exec.path,
+        linger: exec.linger.get(),
         program: Program { name: command.next().unwrap_or_default(), args: command.collect() },
     };
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(
@@ -104,7 +105,7 @@ async fn run(config: Config, listen: SocketAddr, drain_timeout: Option<Duration>
     let signals = Signals::catch().context("failed to catch signals")?;
     let listener = TcpListener::bind(listen).await.with_context(|| format!("failed to listen on {listen}"))?;
     let (move_phase, phase) = watch::channel(Phase::Serving);
-    tokio::spawn(drain::run(signals, drain_timeout, move_phase));
+    tokio::spawn(drain::run(signals, drain_timeout.map(|limit| limit.get()), move_phase));
     let address = listener.local_addr()?;
     tracing::info!(%address, concurrency = config.concurrency, "listening");
     server::run(config, listener, phase, Clock::start()).await?;

@@ -78,8 +78,12 @@ impl Clients {
     /// Clients of this configuration. Must be called inside a runtime.
     pub fn new(config: Config) -> Result<Self, Error> {
         let namespace = config.default_namespace.clone();
+        // A watch ends itself after 200 s and is never silent for longer: what is, is dead.
+        let mut listening = tuned(config.clone());
+        listening.read_timeout = Some(WATCH_SILENCE);
+        let watch = Client::try_from(listening).map_err(Error::Build)?;
         let lease = Connector::new(config);
-        Ok(Self { write: lease.connect()?, watch: lease.connect()?, lease, namespace })
+        Ok(Self { write: lease.connect()?, watch, lease, namespace })
     }
 }
 
@@ -88,6 +92,9 @@ impl From<Clients> for Connector {
         clients.lease
     }
 }
+
+/// Silence after which a watch's connection is given up, a list's too.
+const WATCH_SILENCE: Duration = Duration::from_secs(230);
 
 fn tuned(mut config: Config) -> Config {
     config.default_retry = false;

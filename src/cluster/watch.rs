@@ -38,7 +38,7 @@ impl Kind {
 /// One step of a watch.
 #[derive(Debug)]
 pub enum Change {
-    /// A list begins: what is not `Listed` before `Synced` is gone.
+    /// A list begins: what is not seen before `Synced` is gone.
     Restarted(Kind, Scope),
     /// The list is complete.
     Synced(Kind, Scope),
@@ -85,10 +85,8 @@ pub async fn run(client: Client, scope: Scope, changes: mpsc::Sender<Change>) {
         |template, _| Change::Template(template),
         Change::TemplateGone,
     );
-    // A stale first answer does no harm here: the pod's uid is checked by the worker.
-    let stale = config().any_semantic();
     let deployments = follow(
-        watcher(api::<Deployment>(&client, &scope), stale.clone()).boxed(),
+        watcher(api::<Deployment>(&client, &scope), config()).boxed(),
         Kind::Deployment,
         &scope,
         &changes,
@@ -96,7 +94,7 @@ pub async fn run(client: Client, scope: Scope, changes: mpsc::Sender<Change>) {
         Change::DeploymentGone,
     );
     let replica_sets = follow(
-        watcher(api::<ReplicaSetMeta>(&client, &scope), stale.clone()).boxed(),
+        watcher(api::<ReplicaSetMeta>(&client, &scope), config()).boxed(),
         Kind::ReplicaSet,
         &scope,
         &changes,
@@ -104,7 +102,7 @@ pub async fn run(client: Client, scope: Scope, changes: mpsc::Sender<Change>) {
         Change::ReplicaSetGone,
     );
     let pods = follow(
-        watcher(api::<Pod>(&client, &scope), stale).boxed(),
+        watcher(api::<Pod>(&client, &scope), config()).boxed(),
         Kind::Pod,
         &scope,
         &changes,

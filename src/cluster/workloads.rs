@@ -47,8 +47,19 @@ pub fn pod(object: &core::Pod) -> Option<Pod> {
         ready: running && ready,
         terminating: meta.deletion_timestamp.is_some(),
         host_network: object.spec.as_ref().and_then(|s| s.host_network).unwrap_or(false),
-        containers: containers.iter().filter_map(|c| c.container_id.clone()).collect(),
+        containers: containers
+            .iter()
+            .filter(|c| serves(object, &c.name))
+            .filter_map(|c| Some((c.name.clone(), c.container_id.clone().filter(|id| !id.is_empty())?)))
+            .collect(),
     })
+}
+
+/// Whether a container may be the worker: it declares a port, or none of the pod does.
+fn serves(pod: &core::Pod, name: &str) -> bool {
+    let containers = pod.spec.as_ref().map(|s| s.containers.as_slice()).unwrap_or_default();
+    let declares = |c: &core::Container| c.ports.as_ref().is_some_and(|ports| !ports.is_empty());
+    !containers.iter().any(declares) || containers.iter().any(|c| c.name == name && declares(c))
 }
 
 fn controller(meta: &ObjectMeta, kind: &str) -> Option<String> {

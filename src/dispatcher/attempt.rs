@@ -5,6 +5,8 @@
 //! time that remains: its journal answers. 30 s without contact, or the pod gone: the worker is lost.
 
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::{HeaderValue, Method};
@@ -54,8 +56,7 @@ enum Turn {
     Silent,
 }
 
-pub(super) async fn run(hand: Hand, dispatch: Dispatch, mut cut: watch::Receiver<Cuts>) {
-    cut.mark_unchanged();
+pub(super) async fn run(hand: Hand, dispatch: Dispatch, cut: watch::Receiver<Cuts>) {
     let outgoing = Outgoing {
         method: Method::POST,
         path: dispatch.path.clone(),
@@ -118,13 +119,26 @@ impl Attempt {
     /// One request and its answer. `None`: the attempt is over, and reported.
     async fn exchange(&mut self, remains: Duration) -> Option<Exchange> {
         let mut outgoing = self.outgoing.clone();
-        if let Ok(value) = HeaderValue::from_str(&duration::format(remains)) {
+        // The first request has all its time, whatever it took to come to this.
+        let told = if self.reached || self.busy { remains } else { self.dispatch.timeout };
+        if let Ok(value) = HeaderValue::from_str(&duration::format(told)) {
             outgoing.headers.insert(wire::REQUEST_TIMEOUT, value);
         }
         let hand = self.hand.clone();
         let pod = self.dispatch.pod.clone();
+        let end = hand.clock.mono() + remains;
+        // A first send belongs to the reign that decided it; a question may be asked by the next.
+        let decided_in = (!self.reached).then_some(self.dispatch.term);
+        let gone_out = Arc::new(AtomicBool::new(false));
+        let goes_out = gone_out.clone();
         let mut exchange = pin!(async move {
-            let trusted = || hand.trusted();
+            let trusted = || {
+                let now = hand.clock.mono();
+                let term = hand.trusted().filter(|term| decided_in.is_none_or(|decided| decided == *term));
+                let term = term.filter(|_| now < end);
+                goes_out.store(term.is_some(), Ordering::Relaxed);
+                term
+            };
             hand.connections.exchange(&pod, outgoing, wire::CE_TERM, trusted).await
         });
         tokio::select! {
@@ -133,11 +147,23 @@ impl Attempt {
             _ = self.cut.changed() => {
                 match timeout(LAST_WORDS, &mut exchange).await {
                     Ok(done @ Exchange::Answered(_)) => return Some(done),
+                    // An open request may have begun to work, whatever was answered before it.
+                    Ok(_) | Err(_) if gone_out.load(Ordering::Relaxed) => {
+                        let why = self.cut.borrow().1;
+                        self.report(What::Lost(Failure::stated("WorkerLost", why)), None).await;
+                    }
+                    Ok(_) | Err(_) if !self.reached && !self.busy => {
+                        return Some(Exchange::Unsent(self.cut.borrow().1.to_owned()));
+                    }
                     Ok(_) | Err(_) => self.lost().await,
                 }
                 return None;
             }
             () = sleep(remains) => {}
+        }
+        // Not a byte has gone out: the pod was out of reach, which uses no attempt up.
+        if !gone_out.load(Ordering::Relaxed) && !self.reached && !self.busy {
+            return Some(Exchange::Unsent("no connection within the timeout".to_owned()));
         }
         self.report(What::TimedOut, None).await;
         let late = tokio::select! {
@@ -164,6 +190,11 @@ impl Attempt {
                 Turn::End(What::Answered(Verdict::Refused(Refused::Unreachable(why))))
             }
             Exchange::Unsent(why) | Exchange::Cut(why) => {
+                // An open request is a sign of life up to the moment it is cut.
+                if !self.reached {
+                    self.last_contact = self.hand.clock.mono();
+                }
+                self.busy = false;
                 info!(
                     task = %self.dispatch.name,
                     attempt = self.dispatch.attempt,

@@ -17,10 +17,10 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// 1,000 entries of 100 bytes, and room to spare.
 const READ: usize = 256 * 1024;
 
-pub(super) async fn run(hand: Hand, pod: Destination) {
+pub(super) async fn run(hand: Hand, pod: Destination, reign: u64) {
     let inventory = timeout(TIMEOUT, ask(&hand, &pod)).await.unwrap_or(Inventory::Silent);
     debug!(pod = %pod.name, answer = ?inventory, "inventory");
-    hand.tell(Told::Inventory { pod: pod.uid, inventory }).await;
+    hand.tell(Told::Inventory { pod, reign, inventory }).await;
 }
 
 async fn ask(hand: &Hand, pod: &Destination) -> Inventory {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use crate::cluster::lease::Leadership;
-use crate::domain::dispatch::{Inventory, Order, Report};
+use crate::domain::dispatch::{Destination, Inventory, Order, Report};
 use crate::ops::clock::Clock;
 use crate::worker::client::Connections;
 
@@ -28,8 +28,10 @@ pub enum Told {
     Report(Report),
     /// Of an inventory question.
     Inventory {
-        /// Uid of the pod.
-        pod: Arc<str>,
+        /// The pod.
+        pod: Destination,
+        /// The reign in which it was asked.
+        reign: u64,
         /// Its answer.
         inventory: Inventory,
     },
@@ -75,8 +77,8 @@ pub async fn run(leadership: Leadership, clock: Clock, mut orders: mpsc::Receive
                     cut.send_modify(|cuts| *cuts = (cuts.0 + 1, why));
                 }
             }
-            Order::Ask { pod } => {
-                tokio::spawn(inventory::run(hand.clone(), pod));
+            Order::Ask { pod, reign } => {
+                tokio::spawn(inventory::run(hand.clone(), pod, reign));
             }
         }
     }

@@ -27,6 +27,8 @@ pub const MAX_DETAIL: usize = 1024;
 pub const MAX_LOG: usize = 2048;
 /// A `Retry-After` is cut to this.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
+/// The shortest wait a worker may ask for where ax comes back by itself: zero would be a hot loop.
+const SHORTEST: Duration = Duration::from_secs(1);
 /// How soon a 409 is looked at again where the worker does not say.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// How long a pod that answered 429 rests where it does not say.
@@ -144,11 +146,11 @@ pub fn verdict(answer: &Answer<'_>, now: Timestamp) -> Verdict {
             let result = (!text.is_empty()).then_some(text);
             Verdict::Succeeded { result, truncated: cut || answer.cut }
         }
-        409 => Verdict::Busy(after.unwrap_or(LOOK_AGAIN)),
+        409 => Verdict::Busy(after.unwrap_or(LOOK_AGAIN).max(SHORTEST)),
         412 => Verdict::Refused(Refused::LowerTerm(answer.term.and_then(|t| t.trim().parse().ok()))),
         421 => Verdict::Refused(Refused::WrongPod),
-        429 => Verdict::Refused(Refused::Full(after.unwrap_or(REST))),
-        503 if after.is_some() => Verdict::Refused(Refused::Draining(after.unwrap_or(REST))),
+        429 => Verdict::Refused(Refused::Full(after.unwrap_or(REST).max(SHORTEST))),
+        503 if after.is_some() => Verdict::Refused(Refused::Draining(after.unwrap_or(REST).max(SHORTEST))),
         status => {
             let by_status = matches!(status, 408 | 425 | 500..=599);
             let retryable = match answer.retryable.map(str::trim) {
@@ -229,6 +231,8 @@ mod tests {
         assert_eq!(judge(409, None, None, ""), Verdict::Busy(LOOK_AGAIN));
         assert_eq!(judge(429, None, None, ""), Verdict::Refused(Refused::Full(REST)));
         assert_eq!(judge(503, Some("7"), None, ""), Verdict::Refused(Refused::Draining(Duration::from_secs(7))));
+        assert_eq!(judge(503, Some("0"), None, ""), Verdict::Refused(Refused::Draining(SHORTEST)));
+        assert_eq!(judge(409, Some("0"), None, ""), Verdict::Busy(SHORTEST));
         assert_eq!(judge(421, None, None, ""), Verdict::Refused(Refused::WrongPod));
         assert_eq!(judge(412, None, None, ""), Verdict::Refused(Refused::LowerTerm(None)));
     }

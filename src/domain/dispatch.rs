@@ -131,5 +131,7 @@ pub enum Order {
     Ask {
         /// The pod.
         pod: Destination,
+        /// The reign in which it is asked: an answer counts in no other.
+        reign: u64,
     },
 }

@@ -2,7 +2,7 @@
 //!
 //! A pod belongs to a Deployment by owner uids (Deployment, ReplicaSet, Pod), never by labels, which anyone can forge.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use super::credit::DEFAULT_CREDITS;
@@ -56,14 +56,19 @@ pub struct Pod {
     pub terminating: bool,
     /// It shares the node's network.
     pub host_network: bool,
-    /// Ids of its containers: another one means a restart.
-    pub containers: Vec<String>,
+    /// Ids of its containers by name: another id means a restart.
+    pub containers: BTreeMap<String, String>,
 }
 
 impl Pod {
     /// Whether tasks may be sent to it.
     pub fn takes_tasks(&self, allow_loopback: bool) -> bool {
         self.ready && !self.terminating && self.may_be_asked(allow_loopback)
+    }
+
+    /// Whether a container of the pod is another one than `before`.
+    pub fn restarted_since(&self, before: &Self) -> bool {
+        self.containers.iter().any(|(name, id)| before.containers.get(name).is_some_and(|old| old != id))
     }
 
     /// Whether ax may talk to it at all: a pod of its own network, at an address pods have.
@@ -137,7 +142,13 @@ impl Pools {
     }
 
     /// Takes a pod in; gives back what was known of it.
-    pub fn set_pod(&mut self, pod: Pod) -> Option<Pod> {
+    pub fn set_pod(&mut self, mut pod: Pod) -> Option<Pod> {
+        // Between two containers there is none for a while: the last one known is what the next is compared with.
+        if let Some(before) = self.pods.get(&pod.uid) {
+            for (name, id) in &before.containers {
+                pod.containers.entry(name.clone()).or_insert_with(|| id.clone());
+            }
+        }
         self.by_replica_set.entry(pod.replica_set.clone()).or_default().insert(pod.uid.clone());
         self.pods.insert(pod.uid.clone(), pod)
     }
@@ -237,7 +248,7 @@ mod tests {
             ready: true,
             terminating: false,
             host_network: false,
-            containers: Vec::new(),
+            containers: BTreeMap::new(),
         }
     }
 
@@ -257,6 +268,20 @@ mod tests {
         // The same name made again owns none of the old pods.
         pools.set_deployment(key("a"), Deployment { uid: "d2".to_owned(), ..deployment });
         assert_eq!(pools.pods_of(&key("a")).count(), 0);
+    }
+
+    #[test]
+    fn a_restart_is_seen_across_the_moment_without_a_container() {
+        let with = |id: Option<&str>| {
+            let containers = id.map(|id| ("c".to_owned(), id.to_owned())).into_iter().collect();
+            Pod { containers, ..pod("p1", "rs1", "a") }
+        };
+        let mut pools = Pools::default();
+        pools.set_pod(with(Some("one")));
+        let between = pools.set_pod(with(None)).expect("known");
+        assert!(!pools.pod("p1").expect("a pod").restarted_since(&between));
+        let before = pools.set_pod(with(Some("two"))).expect("known");
+        assert!(pools.pod("p1").expect("a pod").restarted_since(&before));
     }
 
     #[test]

@@ -27,6 +27,11 @@ pub struct Reading {
     pub boot: Duration,
 }
 
+/// Status keeps microseconds; an instant kept finer would never equal what is read back.
+fn microseconds(at: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
+}
+
 /// Reads the machine's clocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
@@ -43,7 +48,7 @@ impl Clock {
     /// Both clocks, read together.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
     pub fn now(&self) -> Now {
-        Now { wall: Timestamp::now(), mono: self.origin.elapsed() }
+        Now { wall: microseconds(Timestamp::now()), mono: self.origin.elapsed() }
     }
 
     /// Time since the origin.

@@ -1,13 +1,11 @@
 //! What goes into the leader loop, and what it wants done. Pure values.
 
-use std::sync::Arc;
-
 use crate::api::{AxTask, AxTaskTemplate};
 use crate::cluster::events::Told;
 use crate::cluster::guarded::Guarded;
 use crate::cluster::status::{StatusWrite, Written};
 use crate::cluster::watch::Change;
-use crate::domain::dispatch::{Inventory, Order, Report};
+use crate::domain::dispatch::{Destination, Inventory, Order, Report};
 
 /// Namespace and name of a task or template.
 pub type Name = (String, String);
@@ -20,13 +18,13 @@ pub enum Input {
     /// The hand that sends says.
     Report(Report),
     /// A task's status write has ended.
-    TaskWritten { task: u64, result: Written<AxTask> },
+    TaskWritten { task: u64, serial: u64, result: Written<AxTask> },
     /// A template's status write has ended.
-    TemplateWritten { template: Name, result: Written<AxTaskTemplate> },
+    TemplateWritten { template: Name, serial: u64, result: Written<AxTaskTemplate> },
     /// The list with which a leader begins, and the version it was read at.
-    Listed(Result<(Vec<Guarded<AxTask>>, u64), String>),
+    Listed { reign: u64, result: Result<(Vec<Guarded<AxTask>>, u64), String> },
     /// A pod's answer to an inventory question.
-    Inventory { pod: Arc<str>, inventory: Inventory },
+    Inventory { pod: Destination, reign: u64, inventory: Inventory },
     /// This replica leads from now on.
     Acquired { term: u64, may_start_at: std::time::Duration },
     /// It leads on under a higher term.
@@ -42,14 +40,14 @@ pub enum Input {
 pub enum Output {
     /// For the hand that sends.
     Order(Order),
-    /// Write this task's status.
-    WriteTask { task: u64, write: StatusWrite },
+    /// Write this task's status. `task` is the leader loop's own name for it, `serial` comes back with the answer.
+    WriteTask { task: u64, serial: u64, write: StatusWrite },
     /// Write this template's status.
-    WriteTemplate { template: Name, write: StatusWrite },
+    WriteTemplate { template: Name, serial: u64, write: StatusWrite },
     /// Tell this by an Event.
     Tell(Told),
-    /// List all tasks from the newest state.
-    List,
+    /// List all tasks from the newest state, for this reign.
+    List { reign: u64 },
     /// A term was seen somewhere.
     SawTerm(u64),
     /// A worker has seen a higher term than this leader's.

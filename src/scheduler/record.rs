@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::api::{AxTaskSpec, AxTaskStatus};
 use crate::domain::effective::RetryRules;
-use crate::domain::lifecycle::{Life, Notice};
+use crate::domain::lifecycle::{Life, Notice, later};
 use crate::domain::pool::PoolKey;
 use crate::domain::ready::Place;
 use crate::domain::wheel::TimerId;
@@ -50,7 +50,10 @@ pub(super) struct Record {
     pub unwritable: Option<u64>,
     pub wake: Option<(TimerId, Timestamp)>,
     pub write: Option<(TimerId, Timestamp)>,
+    /// Nobody can be asked after the attempt under way: it is presumed to work on until this timer.
     pub presumed: Option<TimerId>,
+    /// If nothing is heard of the attempt under way by then, something is wrong here: it is given up.
+    pub overdue: Option<TimerId>,
     /// Its place in a line, or that it is blocked there.
     pub line: Option<Line>,
     /// The attempt under way keeps the rules it was sent under.
@@ -63,6 +66,8 @@ pub(super) struct Record {
 
 #[derive(Debug)]
 pub(super) struct Writing {
+    /// Tells its answer from that of an earlier write.
+    pub serial: u64,
     pub revision: u64,
     pub status: AxTaskStatus,
 }
@@ -90,7 +95,8 @@ impl Record {
     /// that this replica's clock can have shown then, so that a creation time of whole seconds is never read too early.
     pub fn ready_at(&self, latest_local: impl Fn(Timestamp) -> Timestamp) -> Timestamp {
         if let Some(run_at) = &self.spec.run_at {
-            return run_at.0;
+            // Long past is due at once; status knows no years before the first.
+            return whole_microseconds(run_at.0.max(Timestamp::UNIX_EPOCH));
         }
         // What a leader has computed for this very spec stays.
         if let Some(ready_time) = self.written.ready_time
@@ -122,7 +128,8 @@ impl Record {
     }
 }
 
-/// An instant and a wait; past the end of time, its end.
-pub(super) fn later(at: Timestamp, wait: std::time::Duration) -> Timestamp {
-    jiff::SignedDuration::try_from(wait).ok().and_then(|wait| at.checked_add(wait).ok()).unwrap_or(Timestamp::MAX)
+/// Status keeps microseconds: rounded up, since nothing may start early.
+fn whole_microseconds(at: Timestamp) -> Timestamp {
+    let cut = Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at);
+    if cut < at { cut.checked_add(jiff::SignedDuration::from_micros(1)).unwrap_or(at) } else { cut }
 }

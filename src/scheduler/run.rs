@@ -124,27 +124,27 @@ impl Hands {
                 // Closed only when the process ends.
                 let _: Result<(), _> = self.orders.send(order).await;
             }
-            Output::WriteTask { task, write } => {
+            Output::WriteTask { task, serial, write } => {
                 let (writer, inputs) = (self.writer.clone(), self.inputs.clone());
                 tokio::spawn(async move {
                     let result = writer.task(write).await;
-                    let _: Result<(), _> = inputs.send(Input::TaskWritten { task, result }).await;
+                    let _: Result<(), _> = inputs.send(Input::TaskWritten { task, serial, result }).await;
                 });
             }
-            Output::WriteTemplate { template, write } => {
+            Output::WriteTemplate { template, serial, write } => {
                 let (writer, inputs) = (self.writer.clone(), self.inputs.clone());
                 tokio::spawn(async move {
                     let result = writer.template(write).await;
-                    let _: Result<(), _> = inputs.send(Input::TemplateWritten { template, result }).await;
+                    let _: Result<(), _> = inputs.send(Input::TemplateWritten { template, serial, result }).await;
                 });
             }
             Output::Tell(told) => self.teller.tell(told),
-            Output::List => {
+            Output::List { reign } => {
                 let (client, scopes) = (self.lister.clone(), config.scopes.clone());
                 let inputs = self.inputs.clone();
                 tokio::spawn(async move {
                     let result = takeover::list_tasks(client, &scopes).await;
-                    let _: Result<(), _> = inputs.send(Input::Listed(result)).await;
+                    let _: Result<(), _> = inputs.send(Input::Listed { reign, result }).await;
                 });
             }
             Output::SawTerm(term) => self.lease(LeaseCommand::SawTerm(term)).await,

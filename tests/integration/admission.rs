@@ -328,9 +328,6 @@ async fn c143_no_reference_leaves_the_namespace() {
     }
 }
 
-/// Instants that the API server takes for RFC 3339 and ax does not. The leader ends such a task as `Invalid`.
-const NOT_READ: [&str; 3] = ["2026-12-01T08:00:00.1234567890123Z", "2026-12-01T08:00:00-99:99", "9999-12-31T23:59:59Z"];
-
 /// An object that the API server takes and ax cannot read is a task that never runs: the two must agree.
 #[tokio::test]
 async fn whatever_is_accepted_can_be_decoded() {
@@ -393,7 +390,6 @@ async fn whatever_is_accepted_can_be_decoded() {
     {
         unread.push(format!("payload 5000 deep: {error}"));
     }
-    unread.retain(|case| !NOT_READ.iter().any(|known| case.contains(known)));
     assert!(unread.is_empty(), "accepted by the API server, not readable by ax:\n{}", unread.join("\n"));
 }
 

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ax::api::{AxTask, Phase};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::scene::{SOON, Scene};
 use crate::support::deployment::held;
 use crate::support::samples::Sample;
 use crate::support::task::{attempts, condition, message, outcomes, phase, reason};
-use crate::support::wait::{eventually, millis, secs};
+use crate::support::wait::{millis, secs};
 use crate::support::{Gate, Reply, Script, StatusWrites, TestNamespace, task};
 
 fn refusals(task: &AxTask) -> i32 {
@@ -330,28 +330,6 @@ async fn c116_a_short_run_costs_one_write() {
     }
     assert_eq!(writes.phases("waits"), ["Pending", "Ready", "Succeeded"]);
     assert_eq!(writes.phases("long"), ["Pending", "Running", "Succeeded"]);
-}
-
-#[tokio::test]
-async fn c140_what_cannot_be_read_stops_nobody_else() {
-    let Scene { ns, operator: _operator, .. } = Scene::new("c140", |_| Reply::ok()).await;
-    let bad = task("bad").worker("w").spec("runAt", json!("2026-12-01T08:00:00-99:99"));
-    let accepted = bad.try_create(&ns).await.is_ok();
-    for n in 0..2 {
-        task(&format!("good-{n}")).worker("w").create(&ns).await;
-    }
-    for n in 0..2 {
-        ns.wait_phase(&format!("good-{n}"), Phase::Succeeded, SOON).await;
-    }
-    if !accepted {
-        return;
-    }
-    eventually("the bad one to be Dead and Invalid", secs(60), || async {
-        let raw = serde_json::to_value(ns.raw("AxTask").get("bad").await.unwrap()).unwrap();
-        let status: &Value = &raw["status"];
-        if status["phase"] == "Dead" && status["reason"] == "Invalid" { Ok(()) } else { Err(status.to_string()) }
-    })
-    .await;
 }
 
 #[tokio::test]

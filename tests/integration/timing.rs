@@ -23,7 +23,7 @@ async fn c010_a_delay_is_never_short_and_hardly_long() {
     }
     let (middle, most) = (percentile(&mut late, 50), percentile(&mut late, 99));
     println!("lateness, create call included: p50 {middle:?}, p99 {most:?}");
-    assert!(most <= secs(2), "p99 {most:?}");
+    assert!(most <= secs(5), "p99 {most:?}");
 }
 
 #[tokio::test]

@@ -110,6 +110,11 @@ impl TestNamespace {
         &self.kubelet
     }
 
+    /// The admin's kubeconfig.
+    pub fn kubeconfig_path(&self) -> &Path {
+        &self.kubeconfig
+    }
+
     /// A folder that goes with the namespace: logs, journals, kubeconfigs.
     pub fn dir(&self) -> &Path {
         self.dir.path()

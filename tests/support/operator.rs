@@ -246,6 +246,11 @@ impl Operator {
         self.process.rss_kib()
     }
 
+    /// CPU time used so far.
+    pub fn cpu(&self) -> Duration {
+        self.process.cpu()
+    }
+
     pub fn log_lines(&self) -> Vec<String> {
         std::fs::read_to_string(&self.process.log).unwrap_or_default().lines().map(str::to_owned).collect()
     }

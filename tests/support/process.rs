@@ -72,6 +72,15 @@ impl Process {
             .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok())
             .unwrap_or(0)
     }
+
+    /// CPU time used so far, in steps of 10 ms: Linux tells it in hundredths of a second.
+    pub fn cpu(&self) -> Duration {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        // The name stands in parentheses and may hold anything; user and system time are the 12th and 13th after it.
+        let after_name = text.rsplit(')').next().unwrap_or_default();
+        let ticks: u64 = after_name.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum();
+        Duration::from_millis(ticks * 10)
+    }
 }
 
 impl Drop for Process {

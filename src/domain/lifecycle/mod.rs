@@ -28,7 +28,7 @@ use jiff::Timestamp;
 
 pub use event::{Event, Rules, Sent, Shown};
 pub use resume::Seen;
-pub use step::{Refusal, Step};
+pub use step::{Refusal, Step, later};
 pub use wake::{Wake, wake, write_at};
 
 use crate::api::{Attempt, Outcome, Phase, TaskError};

@@ -94,10 +94,10 @@ impl Life {
             Phase::Ready if suspend => {
                 self.phase = Phase::Retrying;
                 self.next_attempt_at = Some(now);
-                self.say(reason::SUSPENDED, "suspended before the next attempt".to_owned(), now);
+                self.say_suspended(now);
             }
             Phase::Retrying if suspend => {
-                self.say(reason::SUSPENDED, "suspended before the next attempt".to_owned(), now);
+                self.say_suspended(now);
             }
             Phase::Retrying => self.say_backoff(now),
             Phase::Ready | Phase::Running => {}
@@ -240,7 +240,7 @@ impl Life {
         } else {
             self.phase = Phase::Retrying;
             self.next_attempt_at = Some(now);
-            self.say(reason::SUSPENDED, "suspended before the next attempt".to_owned(), now);
+            self.say_suspended(now);
         }
     }
 
@@ -422,10 +422,15 @@ impl Life {
 
     pub(super) fn say_pending(&mut self, now: Timestamp) {
         if self.suspended {
-            self.say(reason::SUSPENDED, "suspended before it is due, or since".to_owned(), now);
+            self.say(reason::SUSPENDED, "suspended; it goes on when spec.suspend is false".to_owned(), now);
         } else {
             self.say(reason::DELAYED, format!("due at {}", Instant(self.ready_at)), now);
         }
+    }
+
+    fn say_suspended(&mut self, now: Timestamp) {
+        let message = "suspended before the next attempt; it goes on when spec.suspend is false".to_owned();
+        self.say(reason::SUSPENDED, message, now);
     }
 
     fn say_backoff(&mut self, now: Timestamp) {
@@ -448,7 +453,7 @@ impl Life {
 }
 
 /// An instant and a wait; past the end of time, its end.
-pub(super) fn later(at: Timestamp, wait: Duration) -> Timestamp {
+pub fn later(at: Timestamp, wait: Duration) -> Timestamp {
     jiff::SignedDuration::try_from(wait).ok().and_then(|wait| at.checked_add(wait).ok()).unwrap_or(Timestamp::MAX)
 }
 

@@ -10,13 +10,15 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use super::{Alarm, State, later, tick_ceil};
+use super::{Alarm, State, tick_ceil};
 use crate::api::{AxTask, Outcome, Phase};
 use crate::cluster::guarded::Guarded;
 use crate::domain::answer::Failure;
 use crate::domain::dispatch::{Destination, Inventory, Listed, Order};
 use crate::domain::effective::{DEFAULT_TIMEOUT, effective};
+use crate::domain::lifecycle::later;
 use crate::domain::lifecycle::{Event, Life, Seen, Shown};
+use crate::domain::pool::PoolKey;
 use crate::domain::wheel::Wheel;
 use crate::scheduler::input::Output;
 
@@ -28,8 +30,13 @@ const SILENT_REST: Duration = Duration::from_secs(10);
 const MAX_ASKS: u32 = 3;
 /// How long a timed-out attempt holds its place, if its worker does not say.
 const TIMED_OUT_HOLDS: Duration = Duration::from_secs(30);
+/// The longest that pods are asked for, all told: three questions of 2 s.
+const ASK_FOR: Duration = Duration::from_secs(6);
 /// How soon a list that failed is tried again.
 const LIST_AGAIN: Duration = Duration::from_millis(500);
+
+/// Where a pod is asked: its uid and a port.
+type Door = (String, u16);
 
 /// This replica leads, or is about to.
 #[derive(Debug)]
@@ -47,10 +54,12 @@ enum Stage {
     Syncing,
     /// The consistent list is under way.
     Listing,
-    /// These pods have not answered yet, with how often each was asked; these have.
+    /// These have not answered yet, with how often each was asked; these have.
+    /// Whatever they do, the questions end.
     Asking {
-        pending: BTreeMap<String, u32>,
-        answers: BTreeMap<String, Inventory>,
+        pending: BTreeMap<Door, u32>,
+        answers: BTreeMap<Door, Inventory>,
+        until: Duration,
     },
     Leading,
 }
@@ -78,9 +87,10 @@ impl State {
         leader.term = leader.term.max(term);
         let Stage::Asking { pending, .. } = &leader.stage else { return };
         let again = pending.keys().cloned().collect::<Vec<_>>();
-        for pod in again {
-            self.ask_pod(&pod);
+        for door in again {
+            self.ask(&door);
         }
+        self.take_over();
     }
 
     /// The takeover's next step, if it is time for it.
@@ -90,9 +100,9 @@ impl State {
         match &leader.stage {
             Stage::Syncing if synced => {
                 leader.stage = Stage::Listing;
-                self.out.push(Output::List);
+                self.out.push(Output::List { reign: leader.since_term });
             }
-            Stage::Asking { pending, .. } if pending.is_empty() => {
+            Stage::Asking { pending, until, .. } if pending.is_empty() || *until <= self.now.mono => {
                 if self.now.mono < leader.may_start_at {
                     self.wheel.insert(tick_ceil(leader.may_start_at), Alarm::Takeover);
                 } else {
@@ -103,9 +113,9 @@ impl State {
         }
     }
 
-    pub(super) fn listed(&mut self, result: Result<(Vec<Guarded<AxTask>>, u64), String>) {
+    pub(super) fn listed(&mut self, reign: u64, result: Result<(Vec<Guarded<AxTask>>, u64), String>) {
         let Some(leader) = &mut self.leader else { return };
-        if !matches!(leader.stage, Stage::Listing) {
+        if !matches!(leader.stage, Stage::Listing) || leader.since_term != reign {
             return;
         }
         let (tasks, version) = match result {
@@ -132,60 +142,91 @@ impl State {
 
     fn ask_all(&mut self) {
         let loopback = self.config.allow_loopback;
-        let asked = self.pools.pods().filter(|pod| {
-            let deployment = self.pools.key_of(pod).and_then(|key| self.pools.deployment(key));
-            deployment.is_some_and(|d| d.opted_in) && pod.may_be_asked(loopback)
-        });
-        let pending: BTreeMap<String, u32> = asked.map(|pod| (pod.uid.clone(), 0)).collect();
-        let pods: Vec<String> = pending.keys().cloned().collect();
+        let used = self.ports_in_use();
+        let mut pending: BTreeMap<Door, u32> = BTreeMap::new();
+        for pod in self.pools.pods().filter(|pod| pod.may_be_asked(loopback)) {
+            let Some(key) = self.pools.key_of(pod) else { continue };
+            let Some(deployment) = self.pools.deployment(key).filter(|d| d.opted_in) else { continue };
+            // The ports tasks name; a pool no open task names may still hold what nobody knows of.
+            let declared = deployment.ports.iter().copied();
+            let named = used.get(key).into_iter().flatten().copied().filter(|port| deployment.ports.contains(port));
+            let ports: BTreeSet<u16> =
+                if used.contains_key(key) { named.collect() } else { declared.take(1).collect() };
+            pending.extend(ports.into_iter().map(|port| ((pod.uid.clone(), port), 0)));
+        }
+        let doors: Vec<Door> = pending.keys().cloned().collect();
         let Some(leader) = &mut self.leader else { return };
-        info!(term = leader.term, pods = pods.len(), "asking pods for their inventories");
-        leader.stage = Stage::Asking { pending, answers: BTreeMap::new() };
-        for pod in pods {
-            self.ask_pod(&pod);
+        info!(term = leader.term, pods = doors.len(), "asking pods for their inventories");
+        let until = self.now.mono + ASK_FOR;
+        leader.stage = Stage::Asking { pending, answers: BTreeMap::new(), until };
+        self.wheel.insert(tick_ceil(until), Alarm::Takeover);
+        for door in doors {
+            self.ask(&door);
         }
         self.take_over();
     }
 
-    fn ask_pod(&mut self, uid: &str) {
-        let Some(leader) = &mut self.leader else { return };
-        let Stage::Asking { pending, .. } = &mut leader.stage else { return };
-        let ports = self.pools.pod(uid).and_then(|p| self.pools.key_of(p)).and_then(|key| self.pools.deployment(key));
-        let port = ports.and_then(|d| d.ports.first().copied());
-        let ip = self.pools.pod(uid).and_then(|p| p.ip);
-        let (Some(port), Some(ip)) = (port, ip) else {
-            pending.remove(uid);
-            return;
-        };
-        if let Some(asks) = pending.get_mut(uid) {
-            *asks += 1;
+    /// The ports to which open tasks are sent, by pool.
+    fn ports_in_use(&self) -> BTreeMap<PoolKey, BTreeSet<u16>> {
+        let mut used: BTreeMap<PoolKey, BTreeSet<u16>> = BTreeMap::new();
+        for record in self.records.values().filter(|r| !r.written.phase.is_some_and(Phase::is_final)) {
+            let template = record.template().and_then(|name| self.templates.get(&name));
+            if let Ok(effective) = effective(&record.spec, template.map(|t| &t.spec)) {
+                let key = PoolKey { namespace: record.namespace.clone(), deployment: effective.target.deployment };
+                used.entry(key).or_default().insert(effective.target.port);
+            }
         }
-        let name = self.pools.pod(uid).map_or("", |p| p.name.as_str());
-        let pod = Destination { uid: Arc::from(uid), name: Arc::from(name), addr: (ip, port).into() };
-        self.out.push(Output::Order(Order::Ask { pod }));
+        used
     }
 
-    pub(super) fn inventory(&mut self, pod: &str, inventory: Inventory) {
+    fn ask(&mut self, door: &Door) {
+        let Some(leader) = &mut self.leader else { return };
+        let reign = leader.since_term;
+        let Stage::Asking { pending, .. } = &mut leader.stage else { return };
+        let Some((pod, ip)) = self.pools.pod(&door.0).and_then(|p| Some((p, p.ip?))) else {
+            pending.remove(door);
+            return;
+        };
+        if let Some(asks) = pending.get_mut(door) {
+            *asks += 1;
+        }
+        let pod = Destination {
+            uid: Arc::from(pod.uid.as_str()),
+            name: Arc::from(pod.name.as_str()),
+            addr: (ip, door.1).into(),
+        };
+        self.out.push(Output::Order(Order::Ask { pod, reign }));
+    }
+
+    pub(super) fn inventory(&mut self, pod: &Destination, reign: u64, inventory: Inventory) {
+        if self.leader.as_ref().is_none_or(|l| l.since_term != reign) {
+            return;
+        }
         if let Inventory::LowerTerm(seen) = inventory {
             self.saw_higher_term(seen);
         }
+        let door = (pod.uid.to_string(), pod.addr.port());
         let Some(leader) = &mut self.leader else { return };
-        let Stage::Asking { pending, answers } = &mut leader.stage else { return };
-        match (&inventory, pending.get(pod)) {
+        let term = leader.term;
+        let Stage::Asking { pending, answers, .. } = &mut leader.stage else { return };
+        match (&inventory, pending.get(&door)) {
             (_, None) => return,
-            // Asked again once the term is raised above what that pod has seen.
-            (Inventory::LowerTerm(Some(_)), Some(asks)) if *asks < MAX_ASKS => return,
+            // Asked again once the term is raised above what that pod has seen; if it never is, the questions end.
+            (Inventory::LowerTerm(Some(seen)), Some(asks)) if *asks < MAX_ASKS && *seen >= term => return,
             (_, Some(_)) => {}
         }
-        pending.remove(pod);
-        answers.insert(pod.to_owned(), inventory);
+        pending.remove(&door);
+        answers.insert(door, inventory);
         self.take_over();
     }
 
     /// Every pod was heard or given up: lives begin.
     fn lead(&mut self) {
         let Some(leader) = &mut self.leader else { return };
-        let Stage::Asking { answers, .. } = std::mem::replace(&mut leader.stage, Stage::Leading) else { return };
+        let Stage::Asking { pending, mut answers, .. } = std::mem::replace(&mut leader.stage, Stage::Leading) else {
+            return;
+        };
+        answers.extend(pending.into_keys().map(|door| (door, Inventory::Silent)));
         let term = leader.term;
         let ids: Vec<u64> = {
             let mut ids: Vec<u64> = self.records.keys().copied().collect();
@@ -206,6 +247,7 @@ impl State {
         for name in self.templates.keys().cloned().collect::<Vec<_>>() {
             self.touch_template(name);
         }
+        self.take_held();
         info!(term, tasks = ids.len(), "takeover complete; sending");
     }
 
@@ -224,9 +266,9 @@ impl State {
     }
 
     /// What pods list that is not recorded, or recorded for another pod; gives back what each execution is listed as.
-    fn take_inventories(&mut self, answers: &BTreeMap<String, Inventory>, term: u64) -> BTreeMap<u64, Listed> {
+    fn take_inventories(&mut self, answers: &BTreeMap<Door, Inventory>, term: u64) -> BTreeMap<u64, Listed> {
         let mut listed = BTreeMap::new();
-        for (uid, inventory) in answers {
+        for ((uid, _), inventory) in answers {
             let Inventory::Lists(executions) = inventory else {
                 if matches!(inventory, Inventory::Silent | Inventory::LowerTerm(_)) {
                     self.books.entry(uid.clone()).or_default().rest(self.now.mono + SILENT_REST);
@@ -238,7 +280,6 @@ impl State {
                 if self.show(id, uid, *entry, term) {
                     listed.insert(id, *entry);
                 }
-                // Work nobody waits for (its task is gone, or its attempt closed) still takes a place there.
             }
         }
         listed
@@ -265,7 +306,7 @@ impl State {
     }
 
     /// A running attempt goes on under this leader.
-    fn adopt(&mut self, id: u64, answers: &BTreeMap<String, Inventory>, listed: &BTreeMap<u64, Listed>) {
+    fn adopt(&mut self, id: u64, answers: &BTreeMap<Door, Inventory>, listed: &BTreeMap<u64, Listed>) {
         let Some(record) = self.records.get(&id) else { return };
         let (Some(life), Some(execution)) = (&record.life, record.execution) else { return };
         let Some(current) = life.current.clone().filter(|_| life.phase == Phase::Running) else {
@@ -273,9 +314,9 @@ impl State {
             return;
         };
         let template = record.template().and_then(|name| self.templates.get(&name));
-        if let Ok(effective) = effective(&record.spec, template.map(|t| &t.spec))
-            && let Some(record) = self.records.get_mut(&id)
-        {
+        let effective = effective(&record.spec, template.map(|t| &t.spec)).ok();
+        let door = effective.as_ref().map(|e| (current.pod_uid.clone(), e.target.port));
+        if let (Some(effective), Some(record)) = (effective, self.records.get_mut(&id)) {
             record.rules = effective.retry;
         }
         let number = current.number;
@@ -286,7 +327,7 @@ impl State {
         }
         self.books.entry(current.pod_uid.clone()).or_default().take(execution, number);
         let remains = Duration::try_from(current.timeout_at.duration_since(self.now.wall)).unwrap_or_default();
-        match (answers.get(&current.pod_uid), listed.get(&id)) {
+        match (door.and_then(|door| answers.get(&door)), listed.get(&id)) {
             (_, Some(entry)) if entry.finished => self.ask_again(id, remains.max(FETCH)),
             (Some(Inventory::KeepsNone), _) => self.presume(id),
             _ if remains.is_zero() => {
@@ -331,6 +372,7 @@ impl State {
             record.wake = None;
             record.write = None;
             record.presumed = None;
+            record.overdue = None;
             record.writing = None;
             record.notices.clear();
             record.owed.clear();
@@ -344,6 +386,7 @@ impl State {
         self.stirred.clear();
         self.touched.clear();
         self.template_round = false;
+        self.hold_sends_until = None;
         self.templates_step_down();
     }
 }

@@ -20,10 +20,12 @@ use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use super::input::{Input, Name, Output};
-use super::record::{Record, later};
+use super::record::Record;
 use crate::cluster::lease::OffsetBounds;
 use crate::cluster::watch::{Change, Kind, Scope};
 use crate::domain::credit::Books;
+use crate::domain::dispatch::Report;
+use crate::domain::lifecycle::later;
 use crate::domain::pool::{PoolKey, Pools};
 use crate::domain::ready::ReadyQueue;
 use crate::domain::wheel::{Progress, Tick, Wheel};
@@ -67,6 +69,12 @@ pub struct State {
     template_round: bool,
     wheel: Wheel<Alarm>,
     leader: Option<Leader>,
+    /// Outcomes that were heard while this replica did not lead: its own, and true whoever leads.
+    held: Vec<Report>,
+    /// Nothing is sent before this: trust was found to have lapsed.
+    hold_sends_until: Option<Duration>,
+    /// Writes ordered so far.
+    serial: u64,
     /// Highest term seen in any status.
     highest_term: u64,
     stopping: bool,
@@ -99,6 +107,10 @@ enum Alarm {
     Presumed(u64),
     /// A pool may have room again.
     Pool(PoolKey),
+    /// Nothing was heard of an attempt long after its timeout.
+    Overdue(u64),
+    /// Sending may go on.
+    Sends,
     /// A timed-out attempt's place is free.
     Free { pod: String, execution: Uuid, attempt: u32 },
     /// Statuses of templates are to be looked at.
@@ -128,6 +140,9 @@ impl State {
             template_round: false,
             wheel: Wheel::new(tick_floor(now.mono)),
             leader: None,
+            held: Vec::new(),
+            hold_sends_until: None,
+            serial: 0,
             highest_term: 0,
             stopping: false,
             listing: HashMap::new(),
@@ -142,10 +157,10 @@ impl State {
         match input {
             Input::Change(change) => self.change(change),
             Input::Report(report) => self.report(report),
-            Input::TaskWritten { task, result } => self.task_written(task, result),
-            Input::TemplateWritten { template, result } => self.template_written(&template, result),
-            Input::Listed(result) => self.listed(result),
-            Input::Inventory { pod, inventory } => self.inventory(&pod, inventory),
+            Input::TaskWritten { task, serial, result } => self.task_written(task, serial, result),
+            Input::TemplateWritten { template, serial, result } => self.template_written(&template, serial, result),
+            Input::Listed { reign, result } => self.listed(reign, result),
+            Input::Inventory { pod, reign, inventory } => self.inventory(&pod, reign, inventory),
             Input::Acquired { term, may_start_at } => self.acquired(term, may_start_at),
             Input::TermRaised { term } => self.term_raised(term),
             Input::Lost => self.step_down(),
@@ -203,6 +218,8 @@ impl State {
                 }
                 self.stirred.insert(key);
             }
+            Alarm::Overdue(task) => self.overdue(task),
+            Alarm::Sends => {}
             Alarm::Free { pod, execution, attempt } => self.give_back(&pod, &execution, attempt),
             Alarm::Templates => self.template_round(),
             Alarm::Takeover => self.take_over(),
@@ -256,8 +273,7 @@ impl State {
                 let all = self.pools.deployments();
                 let gone = all.filter(|(key, d)| inside(&key.namespace) && !seen.contains(&d.uid));
                 for (key, uid) in gone.map(|(key, d)| (key.clone(), d.uid.clone())).collect::<Vec<_>>() {
-                    self.pools.drop_deployment(&key, &uid);
-                    self.pool_changed(&key);
+                    self.drop_deployment(&key, &uid);
                 }
             }
             // ReplicaSets that vanished own no pods any more; their pods' own deletions tell the rest.
@@ -290,6 +306,22 @@ impl State {
 
     fn in_a_while(&self, wait: Duration) -> Timestamp {
         later(self.now.wall, wait)
+    }
+}
+
+impl State {
+    fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// The line of a pool, made if it is not there.
+    fn line(&mut self, key: &PoolKey) -> &mut Waiting {
+        let Self { lines, pools, config, .. } = self;
+        lines.entry(key.clone()).or_insert_with(|| Waiting {
+            had_pods: pools.pods_of(key).any(|p| p.takes_tasks(config.allow_loopback)),
+            ..Waiting::default()
+        })
     }
 }
 

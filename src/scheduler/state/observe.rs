@@ -6,8 +6,8 @@ use std::sync::Arc;
 use kube::Resource as _;
 use tracing::{debug, warn};
 
-use super::State;
-use crate::api::{AxTask, AxTaskSpec, AxTaskStatus, annotation};
+use super::{Alarm, State};
+use crate::api::{AxTask, AxTaskSpec, AxTaskStatus, Phase, annotation};
 use crate::cluster::guarded::Guarded;
 use crate::cluster::watch::Kind;
 use crate::domain::effective::RetryRules;
@@ -60,7 +60,7 @@ impl State {
                 let message =
                     format!("the object cannot be read: {error}; correct the field, or delete and create it anew");
                 record.problem = Some(Problem { reason: reason::INVALID, message });
-                AxTaskStatus::default()
+                record.written.clone()
             }
         };
         if record.execution.is_none() && record.problem.is_none() {
@@ -73,6 +73,13 @@ impl State {
         if !ours || fresh {
             record.saved = 0;
         }
+        let ended = written.phase.is_some_and(Phase::is_final);
+        // Final is final, whoever wrote it: an older leader whose write came late, or a person.
+        let ended_elsewhere = ended && !ours && record.life.as_ref().is_some_and(|l| !l.phase.is_final());
+        // An ended task's payload is of no more use.
+        if ended && let Some(work) = &mut record.spec.work {
+            work.payload = None;
+        }
         record.written = written;
         record.unwritable = None;
         let after = record.template();
@@ -84,7 +91,7 @@ impl State {
             self.out.push(Output::SawTerm(theirs));
         }
         if self.is_leading() {
-            self.spec_observed(id, known);
+            self.spec_observed(id, known && !ended_elsewhere);
         }
     }
 
@@ -122,6 +129,7 @@ impl State {
             wake: None,
             write: None,
             presumed: None,
+            overdue: None,
             line: None,
             rules: RetryRules::default(),
             notices: Vec::new(),
@@ -169,7 +177,15 @@ impl State {
                 self.give_back(pod, &execution, *attempt);
             }
         }
-        let timers = [record.wake.map(|(t, _)| t), record.write.map(|(t, _)| t), record.presumed];
+        if let (Some(_), Some(execution), Some(current)) =
+            (record.presumed, record.execution, record.life.as_ref().and_then(|l| l.current.as_ref()))
+        {
+            // Nobody will report of it: its place is free when it would have timed out.
+            let (pod, attempt) = (current.pod_uid.clone(), current.number);
+            let at = self.tick_of(current.timeout_at);
+            self.wheel.insert(at, Alarm::Free { pod, execution, attempt });
+        }
+        let timers = [record.wake.map(|(t, _)| t), record.write.map(|(t, _)| t), record.presumed, record.overdue];
         for timer in timers.into_iter().flatten() {
             self.wheel.cancel(timer);
         }

@@ -6,22 +6,26 @@ use std::time::Duration;
 use tracing::{debug, info, warn};
 use uuid::Uuid;
 
-use super::{Alarm, State, later};
+use super::{Alarm, State};
 use crate::api::{Outcome, Phase};
 use crate::domain::answer::{Failure, Refused, Verdict};
 use crate::domain::dispatch::{Destination, Dispatch, Order, Report, What};
 use crate::domain::effective::effective;
+use crate::domain::election::is_believed;
+use crate::domain::lifecycle::later;
 use crate::domain::lifecycle::{Event, Sent, reason};
 use crate::domain::pool::PoolKey;
 use crate::scheduler::input::Output;
 use crate::scheduler::record::Line;
 use crate::scheduler::request;
-use crate::worker::wire;
 
 /// How soon a pool without room is looked at again, if nothing else stirs it.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long a pod rests that turned out to be another one.
 const WRONG_POD_REST: Duration = Duration::from_secs(10);
+
+/// Outcomes kept while this replica does not lead.
+const MAX_HELD: usize = 4096;
 
 /// A pod that takes tasks, and how many.
 struct Room {
@@ -47,7 +51,8 @@ impl About {
 impl State {
     /// Sends what can be sent from every pool in which something has changed.
     pub(super) fn send_all(&mut self) {
-        if !self.may_send() {
+        let held = self.hold_sends_until.is_some_and(|until| self.now.mono < until);
+        if !self.may_send() || held {
             return;
         }
         while let Some(key) = self.stirred.pop_first() {
@@ -60,20 +65,23 @@ impl State {
             return;
         }
         let mut rooms = self.rooms(key);
-        loop {
-            // Most room first; the first of equals, so that nothing depends on chance.
-            let Some(room) = rooms.iter_mut().rev().max_by_key(|room| room.free).filter(|room| room.free > 0) else {
-                self.look_again(key);
-                return;
-            };
-            let Some(place) = self.lines.get_mut(key).and_then(|line| line.queue.pick()) else { return };
+        let mut elsewhere = Vec::new();
+        // Most room first; the first of equals, so that nothing depends on chance.
+        while let Some(room) = rooms.iter_mut().rev().max_by_key(|room| room.free).filter(|room| room.free > 0) {
+            let Some(place) = self.lines.get_mut(key).and_then(|line| line.queue.pick()) else { break };
             if let Some(record) = self.records.get_mut(&place.id) {
                 record.line = None;
             }
             if self.send(place.id, &room.pod) {
                 room.free -= 1;
+            } else {
+                elsewhere.push(place.id);
             }
         }
+        for id in elsewhere {
+            self.settle(id);
+        }
+        self.look_again(key);
     }
 
     fn rooms(&self, key: &PoolKey) -> Vec<Room> {
@@ -100,10 +108,7 @@ impl State {
         let Some(term) = self.leader.as_ref().map(|l| l.term) else { return false };
         let Some(record) = self.records.get(&id) else { return false };
         let template = record.template().and_then(|name| self.templates.get(&name));
-        let Ok(effective) = effective(&record.spec, template.map(|t| &t.spec)) else {
-            self.settle(id);
-            return false;
-        };
+        let Ok(effective) = effective(&record.spec, template.map(|t| &t.spec)) else { return false };
         let (Some(life), Some(execution)) = (&record.life, record.execution) else { return false };
         let Some(pod) = self.pools.pod(pod_uid) else { return false };
         let Some(ip) = pod.ip else { return false };
@@ -180,15 +185,14 @@ impl State {
 
     /// What the hand reports.
     pub(super) fn report(&mut self, report: Report) {
-        let Some(leader) = &self.leader else { return };
-        // Sent under an earlier reign of this replica: the takeover since has asked the pods.
-        if report.term < leader.since_term {
+        let since = self.leader.as_ref().filter(|_| self.is_leading()).map(|l| l.since_term);
+        if since.is_none_or(|since| report.term < since) {
+            self.report_of_earlier_reign(report, since.is_some());
             return;
         }
         let now = self.now;
-        let books = self.books.entry(report.pod.to_string()).or_default();
         if let Some(room) = report.room {
-            books.heard(room, now.mono);
+            self.books.entry(report.pod.to_string()).or_default().heard(room, now.mono);
         }
         if let Some(key) = self.pools.pod(&report.pod).and_then(|pod| self.pools.key_of(pod)) {
             self.stirred.insert(key.clone());
@@ -229,8 +233,52 @@ impl State {
             }
             What::NotLeader => {
                 self.free(&about);
+                // The Lease loop will say that the lead is lost, or lead on: until then, no try after try.
+                let until = self.now.mono + LOOK_AGAIN;
+                self.hold_sends_until = Some(until);
+                self.wheel.insert(super::tick_ceil(until), Alarm::Sends);
                 self.act(task, Event::Refused { number, why: "this replica leads no more".to_owned() });
             }
+        }
+    }
+
+    /// What was sent before this replica lost the lead and, perhaps, got it back. An answer that a worker gave is true
+    /// whoever leads; a refusal or a loss is not, since the takeover since then may have asked the pod again.
+    fn report_of_earlier_reign(&mut self, report: Report, leading: bool) {
+        let told = matches!(
+            report.what,
+            What::Answered(Verdict::Succeeded { .. } | Verdict::Failed(_)) | What::Late(Verdict::Succeeded { .. })
+        );
+        if !told {
+            return;
+        }
+        if !leading {
+            if self.held.len() < MAX_HELD {
+                self.held.push(report);
+            }
+            return;
+        }
+        let current = self.records.get(&report.task).and_then(|r| r.life.as_ref()).and_then(|l| l.current.as_ref());
+        if current.is_none_or(|c| c.number != report.attempt || c.pod_uid != *report.pod) {
+            return;
+        }
+        let (number, about) = (report.attempt, About::of(&report));
+        match report.what {
+            What::Answered(Verdict::Succeeded { result, truncated })
+            | What::Late(Verdict::Succeeded { result, truncated }) => {
+                self.close(&about, Event::Succeeded { number, result, truncated });
+            }
+            What::Answered(Verdict::Failed(failure)) => {
+                self.close(&about, Event::Failed { number, outcome: Outcome::Failed, failure });
+            }
+            _ => {}
+        }
+    }
+
+    /// What was heard while nobody led here.
+    pub(super) fn take_held(&mut self) {
+        for report in std::mem::take(&mut self.held) {
+            self.report(report);
         }
     }
 
@@ -262,7 +310,13 @@ impl State {
             return false;
         }
         let Some(record) = self.records.get_mut(&id) else { return false };
-        let recorded = record.written.phase == Some(Phase::Running) || record.writing.is_some();
+        // A write that failed may have been recorded all the same.
+        let recorded =
+            record.written.phase == Some(Phase::Running) || record.writing.is_some() || record.failed_writes > 0;
+        if refused {
+            // It was not sent after all.
+            record.notices.retain(|(_, notice)| notice.reason != "Dispatched");
+        }
         if !refused || recorded {
             record.must_save = record.revision;
         }
@@ -303,8 +357,7 @@ impl State {
     /// A worker has seen a newer leader, or claims so.
     pub(super) fn saw_higher_term(&mut self, seen: Option<u64>) {
         let Some(seen) = seen else { return };
-        let now = u64::try_from(self.now.wall.as_millisecond()).unwrap_or(0);
-        if seen > now.saturating_add(wire::TERM_BELIEF_MILLIS) {
+        if !is_believed(seen, self.now.wall) {
             warn!(seen, "a worker claims a term more than a day ahead; it is not believed");
             return;
         }
@@ -320,6 +373,9 @@ impl State {
     pub(super) fn give_back(&mut self, pod: &str, execution: &Uuid, attempt: u32) {
         if let Some(books) = self.books.get_mut(pod) {
             books.give_back(execution, attempt);
+            if books.live() == 0 && self.pools.pod(pod).is_none() {
+                self.books.remove(pod);
+            }
         }
         if let Some(key) = self.pools.pod(pod).and_then(|pod| self.pools.key_of(pod)) {
             self.stirred.insert(key.clone());
@@ -333,7 +389,21 @@ impl State {
         let timer = self.wheel.insert(self.tick_of(current.timeout_at), Alarm::Presumed(id));
         if let Some(record) = self.records.get_mut(&id) {
             record.presumed = Some(timer);
+            if let Some(timer) = record.overdue.take() {
+                self.wheel.cancel(timer);
+            }
         }
+    }
+
+    /// The hand should have reported long ago.
+    pub(super) fn overdue(&mut self, id: u64) {
+        let Some(record) = self.records.get_mut(&id) else { return };
+        record.overdue = None;
+        let Some(current) = record.life.as_ref().and_then(|l| l.current.clone()) else { return };
+        warn!(task = %record.path, attempt = current.number, "nothing was heard of an attempt long after its timeout");
+        record.owed.insert((Arc::from(current.pod_uid.as_str()), current.number));
+        let failure = Failure::stated("WorkerLost", "nothing was heard of it long after its timeout");
+        self.act(id, Event::Failed { number: current.number, outcome: Outcome::WorkerLost, failure });
     }
 
     pub(super) fn presumption_over(&mut self, id: u64) {

@@ -1,14 +1,17 @@
 //! After each step of a life: its timer, its place in a line, its status write.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde_json::Value;
 use tracing::{error, info, warn};
 
-use super::{Alarm, State, later};
+use super::{Alarm, State};
 use crate::api::{AxTask, AxTaskStatus, Phase};
 use crate::cluster::events::Told;
 use crate::cluster::status::{StatusWrite, Written};
 use crate::domain::effective::{Missing, effective};
+use crate::domain::lifecycle::later;
 use crate::domain::lifecycle::{self, Event, Refusal, Rules, Step, Wake, reason};
 use crate::domain::pool::PoolKey;
 use crate::domain::ready::Place;
@@ -16,6 +19,10 @@ use crate::domain::{report, retry};
 use crate::scheduler::input::Output;
 use crate::scheduler::record::{Line, Record, Writing};
 use crate::worker::wire;
+
+/// How long after its timeout an attempt of which nothing is heard is given up. The hand keeps a late request open for
+/// 30 s; this is for the case that it never reports.
+const GIVEN_UP_AFTER: std::time::Duration = std::time::Duration::from_secs(45);
 
 impl State {
     /// Takes an event into a task's life; logs a change of phase. `None`: no such task, or not leading.
@@ -64,8 +71,29 @@ impl State {
             return;
         }
         self.arm_wake(id);
+        self.arm_overdue(id);
         self.take_place(id);
         self.plan_write(id);
+    }
+
+    /// Every running attempt has an end, even if the hand that was to report it never does.
+    fn arm_overdue(&mut self, id: u64) {
+        let Some(record) = self.records.get_mut(&id) else { return };
+        let running = record.life.as_ref().and_then(|l| l.current.as_ref());
+        match (running.map(|c| c.timeout_at), record.overdue) {
+            (Some(timeout_at), None) if record.presumed.is_none() => {
+                let at = later(timeout_at.max(self.now.wall), GIVEN_UP_AFTER);
+                let timer = self.wheel.insert(self.tick_of(at), Alarm::Overdue(id));
+                if let Some(record) = self.records.get_mut(&id) {
+                    record.overdue = Some(timer);
+                }
+            }
+            (None, Some(timer)) => {
+                record.overdue = None;
+                self.wheel.cancel(timer);
+            }
+            _ => {}
+        }
     }
 
     fn arm_wake(&mut self, id: u64) {
@@ -87,10 +115,29 @@ impl State {
                 return;
             }
             // Due already: no way through the wheel, which would cost a tick.
-            if self.step(id, event_of(wake)).is_some() {
+            if !self.time_acts(id, wake) {
                 return;
             }
         }
+    }
+
+    /// What time does to a life; whether it had an effect.
+    fn time_acts(&mut self, id: u64, wake: Wake) -> bool {
+        let current = self.records.get(&id).and_then(|r| r.life.as_ref()).and_then(|l| l.current.clone());
+        let event = match wake {
+            Wake::Due => Event::Due,
+            Wake::Stall => Event::Stall,
+            Wake::CancelGrace => Event::CancelGrace,
+        };
+        if self.step(id, event).is_some() {
+            return false;
+        }
+        // A worker that never confirmed the cancel holds its place no longer.
+        if let (Wake::CancelGrace, Some(current), Some(record)) = (wake, current, self.records.get_mut(&id)) {
+            record.owed.insert((Arc::from(current.pod_uid.as_str()), current.number));
+            record.must_save = record.revision;
+        }
+        true
     }
 
     pub(super) fn woken(&mut self, id: u64) {
@@ -99,10 +146,16 @@ impl State {
         // The wheel keeps elapsed time; the instants in status are the wall clock's, which may have been set back.
         // What the wheel says is due, is due.
         let wake = record.life.as_ref().and_then(lifecycle::wake).filter(|(want, _)| *want == at);
+        // But `runAt` means the wall clock: set back, it is waited for again.
+        let set_back = at.duration_since(self.now.wall) > jiff::SignedDuration::from_secs(1);
+        if set_back && record.spec.run_at.is_some() && record.life.as_ref().is_some_and(|l| l.phase == Phase::Pending) {
+            self.settle(id);
+            return;
+        }
         if let Some((at, wake)) = wake {
             let wall = self.now.wall;
             self.now.wall = wall.max(at);
-            self.step(id, event_of(wake));
+            self.time_acts(id, wake);
             self.now.wall = wall;
         }
         self.settle(id);
@@ -116,7 +169,12 @@ impl State {
             self.leave_line(id);
             return;
         }
-        if record.line.is_some() || record.must_save > record.saved {
+        if record.line.is_some() || record.must_save > record.saved || record.unwritable == Some(record.version) {
+            return;
+        }
+        // Found while an attempt ran.
+        if let Some(problem) = record.problem.clone() {
+            self.step(id, Event::Bury { reason: problem.reason, message: problem.message });
             return;
         }
         let template = record.template().and_then(|name| self.templates.get(&name));
@@ -136,13 +194,14 @@ impl State {
         let place = Place { priority: effective.priority, ready_at: life.queued_at, id };
         let key = PoolKey { namespace: record.namespace.clone(), deployment: effective.target.deployment };
         if let Some((reason, message)) = self.pools.why_blocked(&key, effective.target.port) {
-            self.lines.entry(key.clone()).or_default().blocked.insert(id);
+            self.line(&key).blocked.insert(id);
             self.set_line(id, Line::Blocked(key));
             self.step(id, Event::Waits { reason, message });
-            self.arm_stall(id);
+            // A new reason to wait has its own time after which a person must act.
+            self.arm_wake(id);
             return;
         }
-        self.lines.entry(key.clone()).or_default().queue.push(place);
+        self.line(&key).queue.push(place);
         self.stirred.insert(key.clone());
         self.set_line(id, Line::Queued(key, place));
         if record_reason(&self.records, id).is_some_and(reason::stalls) {
@@ -168,11 +227,6 @@ impl State {
         };
         self.set_line(id, Line::NoTemplate);
         self.step(id, Event::Waits { reason, message });
-        self.arm_stall(id);
-    }
-
-    /// A new reason to wait has its own time after which a person must act.
-    fn arm_stall(&mut self, id: u64) {
         self.arm_wake(id);
     }
 
@@ -204,6 +258,11 @@ impl State {
         let stopping = self.stopping;
         let now = self.now.wall;
         let Some(record) = self.records.get_mut(&id) else { return };
+        if record.unwritable == Some(record.version) {
+            // Nothing will be persisted: places are freed all the same, but nothing more is sent for it.
+            self.free_owed(id);
+            return;
+        }
         let want = when_to_write(record, stopping, now);
         if record.writing.is_some() || record.write.map(|(_, at)| at) == want {
             return;
@@ -263,12 +322,15 @@ impl State {
     fn write_now(&mut self, id: u64) {
         let now = self.now.wall;
         let Some(term) = self.leader.as_ref().map(|l| l.term) else { return };
+        let serial = self.next_serial();
         let Some(record) = self.records.get_mut(&id) else { return };
         let Some(life) = &record.life else { return };
         let after = report::status(life, &record.written, record.generation, term, now);
         if says_the_same(&record.written, &after) {
             record.saved = record.revision;
             self.saved(id);
+            // What waited for this write may go on.
+            self.settle(id);
             return;
         }
         let json = |status| serde_json::to_value(status).unwrap_or(Value::Null);
@@ -280,14 +342,15 @@ impl State {
             status: patch,
             term,
         };
-        record.writing = Some(Writing { revision: record.revision, status: after });
-        self.out.push(Output::WriteTask { task: id, write });
+        record.writing = Some(Writing { serial, revision: record.revision, status: after });
+        self.out.push(Output::WriteTask { task: id, serial, write });
     }
 
-    pub(super) fn task_written(&mut self, id: u64, result: Written<AxTask>) {
+    pub(super) fn task_written(&mut self, id: u64, serial: u64, result: Written<AxTask>) {
         let now = self.now;
         let Some(record) = self.records.get_mut(&id) else { return };
-        let Some(writing) = record.writing.take() else { return };
+        // The answer to a write of an earlier reign says nothing of this one's.
+        let Some(writing) = record.writing.take_if(|w| w.serial == serial) else { return };
         match result {
             Written::Done(version) => {
                 record.version = record.version.max(version.parse().unwrap_or(0));
@@ -334,7 +397,10 @@ impl State {
                 record.hold_writes_until = Some(later(now.wall, wait));
                 warn!(task = %record.path, error = %why, "status not written; it will be tried again");
             }
-            Written::NotLeader => return,
+            // Lost, or led on under a raised term: decided again, if it is the latter.
+            Written::NotLeader => {
+                record.hold_writes_until = Some(later(now.wall, std::time::Duration::from_millis(100)));
+            }
         }
         self.settle(id);
     }
@@ -343,12 +409,8 @@ impl State {
     fn saved(&mut self, id: u64) {
         let Some(record) = self.records.get_mut(&id) else { return };
         let saved = record.saved;
-        if record.saved >= record.must_save
-            && let Some(execution) = record.execution
-        {
-            for (pod, attempt) in std::mem::take(&mut record.owed) {
-                self.give_back(&pod, &execution, attempt);
-            }
+        if record.saved >= record.must_save {
+            self.free_owed(id);
         }
         let Some(record) = self.records.get_mut(&id) else { return };
         let (told, kept) =
@@ -369,6 +431,14 @@ impl State {
             && let Some(work) = &mut record.spec.work
         {
             work.payload = None;
+        }
+    }
+
+    fn free_owed(&mut self, id: u64) {
+        let Some(record) = self.records.get_mut(&id) else { return };
+        let Some(execution) = record.execution else { return };
+        for (pod, attempt) in std::mem::take(&mut record.owed) {
+            self.give_back(&pod, &execution, attempt);
         }
     }
 
@@ -393,14 +463,6 @@ fn says_the_same(written: &AxTaskStatus, after: &AxTaskStatus) -> bool {
 
 fn record_reason(records: &std::collections::HashMap<u64, Record>, id: u64) -> Option<&str> {
     records.get(&id)?.life.as_ref().map(|l| l.reason.as_ref())
-}
-
-fn event_of(wake: Wake) -> Event {
-    match wake {
-        Wake::Due => Event::Due,
-        Wake::Stall => Event::Stall,
-        Wake::CancelGrace => Event::CancelGrace,
-    }
 }
 
 fn when_to_write(record: &Record, stopping: bool, now: Timestamp) -> Option<Timestamp> {

@@ -7,7 +7,7 @@ use kube::Resource as _;
 use serde_json::Value;
 use tracing::warn;
 
-use super::{Alarm, State, later, tick_ceil};
+use super::{Alarm, State, tick_ceil};
 use crate::api::template_status::{Counts, Pool};
 use crate::api::{
     AxTaskTemplate, AxTaskTemplateSpec, AxTaskTemplateStatus, Condition, ConditionStatus, Instant, Phase, condition,
@@ -17,6 +17,7 @@ use crate::cluster::guarded::Guarded;
 use crate::cluster::status::{StatusWrite, Written};
 use crate::cluster::watch::Kind;
 use crate::domain::effective::DEFAULT_PORT;
+use crate::domain::lifecycle::later;
 use crate::domain::lifecycle::{Notice, reason};
 use crate::domain::pool::PoolKey;
 use crate::domain::report;
@@ -36,7 +37,8 @@ pub(super) struct Template {
     version: u64,
     written: AxTaskTemplateStatus,
     written_at: Option<Timestamp>,
-    writing: Option<AxTaskTemplateStatus>,
+    /// The write under way, and its serial.
+    writing: Option<(u64, AxTaskTemplateStatus)>,
     hold_until: Option<Timestamp>,
 }
 
@@ -157,18 +159,19 @@ impl State {
                 status: report::merge_patch(&json(&template.written), &json(&after)),
                 term,
             };
-            template.writing = Some(after);
-            self.out.push(Output::WriteTemplate { template: key, write });
+            self.serial += 1;
+            template.writing = Some((self.serial, after));
+            self.out.push(Output::WriteTemplate { template: key, serial: self.serial, write });
         }
         if !self.touched.is_empty() {
             self.next_template_round(self.now.mono + ROUND);
         }
     }
 
-    pub(super) fn template_written(&mut self, key: &Name, result: Written<AxTaskTemplate>) {
+    pub(super) fn template_written(&mut self, key: &Name, serial: u64, result: Written<AxTaskTemplate>) {
         let now = self.now.wall;
         let Some(template) = self.templates.get_mut(key) else { return };
-        let Some(writing) = template.writing.take() else { return };
+        let Some((_, writing)) = template.writing.take_if(|(ordered, _)| *ordered == serial) else { return };
         match result {
             Written::Done(version) => {
                 template.version = template.version.max(version.parse().unwrap_or(0));

@@ -12,7 +12,7 @@ use crate::api::{AxTask, Phase};
 use crate::cluster::guarded::Guarded;
 use crate::cluster::status::Written;
 use crate::domain::answer::{Failure, Refused, Verdict};
-use crate::domain::dispatch::{Dispatch, Inventory, Listed, Order, Report, What};
+use crate::domain::dispatch::{Destination, Dispatch, Inventory, Listed, Order, Report, What};
 use crate::scheduler::record::Line;
 
 const UIDS: &str = "3f2a7c1e-5b64-4c0d-9a51-0d6f0c3b8e";
@@ -28,6 +28,8 @@ struct World {
     writes: Vec<(String, Value)>,
     answer_writes: bool,
     listing: bool,
+    serial: u64,
+    reign: u64,
 }
 
 impl World {
@@ -45,6 +47,8 @@ impl World {
             writes: Vec::new(),
             answer_writes: true,
             listing: false,
+            serial: 0,
+            reign: 0,
         };
         for kind in Kind::ALL {
             world.change(Change::Restarted(kind, None));
@@ -98,8 +102,8 @@ impl World {
             for output in outputs {
                 match output {
                     Output::Order(Order::Send(dispatch)) => self.sent.push(*dispatch),
-                    Output::Order(Order::Ask { pod }) => self.asked.push(pod.uid.to_string()),
-                    Output::WriteTask { task, write } if self.answer_writes => {
+                    Output::Order(Order::Ask { pod, .. }) => self.asked.push(pod.uid.to_string()),
+                    Output::WriteTask { task, serial, write } if self.answer_writes => {
                         self.version += 1;
                         let version = self.version;
                         let object = self.objects.get_mut(&write.name).expect("a known task");
@@ -107,10 +111,13 @@ impl World {
                         object["metadata"]["resourceVersion"] = json!(version.to_string());
                         self.writes.push((write.name.clone(), write.status));
                         let result = Written::Done(version.to_string());
-                        self.state.handle(Input::TaskWritten { task, result }, self.now);
+                        self.state.handle(Input::TaskWritten { task, serial, result }, self.now);
                     }
-                    Output::WriteTask { write, .. } => self.writes.push((write.name, write.status)),
-                    Output::List => self.listing = true,
+                    Output::WriteTask { serial, write, .. } => {
+                        self.serial = serial;
+                        self.writes.push((write.name, write.status));
+                    }
+                    Output::List { .. } => self.listing = true,
                     _ => {}
                 }
             }
@@ -159,15 +166,25 @@ impl World {
     fn lead(&mut self, term: u64, inventories: &[(&str, Inventory)]) {
         self.acquire(term);
         for (pod, inventory) in inventories {
-            self.handle(Input::Inventory { pod: Arc::from(*pod), inventory: inventory.clone() });
+            self.answer(pod, inventory.clone());
         }
     }
 
+    fn answer(&mut self, pod: &str, inventory: Inventory) {
+        let pod = Destination {
+            uid: Arc::from(pod),
+            name: Arc::from(pod),
+            addr: "10.0.0.7:8080".parse().expect("an address"),
+        };
+        self.handle(Input::Inventory { pod, reign: self.reign, inventory });
+    }
+
     fn acquire(&mut self, term: u64) {
+        self.reign = term;
         self.handle(Input::Acquired { term, may_start_at: self.now.mono });
         assert!(std::mem::take(&mut self.listing), "a leader begins with a list");
         let all: Vec<_> = self.objects.keys().map(|name| self.guarded(name)).collect();
-        self.handle(Input::Listed(Ok((all, self.version))));
+        self.handle(Input::Listed { reign: term, result: Ok((all, self.version)) });
     }
 
     fn report(&mut self, of: &Dispatch, what: What) {
@@ -428,11 +445,11 @@ fn c078_nothing_is_sent_before_every_pod_has_told_what_it_runs() {
     assert_eq!(world.asked, ["p1", "p2", "p3"], "the not-ready one too");
     let execution = crate::domain::execution_id::execution_id(&format!("{UIDS}00"), 0).expect("an id");
     let listed = Inventory::Lists(vec![Listed { execution, attempt: 1, finished: false }]);
-    world.handle(Input::Inventory { pod: Arc::from("p1"), inventory: Inventory::Lists(Vec::new()) });
-    world.handle(Input::Inventory { pod: Arc::from("p3"), inventory: listed });
+    world.answer("p1", Inventory::Lists(Vec::new()));
+    world.answer("p3", listed);
     world.after(100);
     assert_eq!(world.sent.len(), 0);
-    world.handle(Input::Inventory { pod: Arc::from("p2"), inventory: Inventory::Silent });
+    world.answer("p2", Inventory::Silent);
     let mut sent: Vec<_> = world.take_sent().into_iter().map(|d| (d.pod.uid.to_string(), d.repeat)).collect();
     sent.sort();
     assert_eq!(sent, [("p1".to_owned(), false), ("p3".to_owned(), true)], "the lost send is asked after, not repeated");
@@ -475,15 +492,119 @@ fn a_pod_that_is_gone_at_the_takeover_has_lost_its_work() {
 }
 
 #[test]
-fn reports_of_an_earlier_reign_have_no_effect() {
+fn of_an_earlier_reign_an_answer_counts_and_a_refusal_does_not() {
+    let refusal = What::Answered(Verdict::Refused(Refused::Full(Duration::from_secs(1))));
+    let success = What::Answered(Verdict::Succeeded { result: None, truncated: false });
+    for (what, want) in [(refusal, Phase::Running), (success, Phase::Succeeded)] {
+        let mut world = ready(&["p1"]);
+        world.task("t", now());
+        world.after(300);
+        let sent = world.take_sent();
+        world.handle(Input::Lost);
+        // Heard while nobody leads here.
+        world.report(&sent[0], what);
+        world.lead(8, &[("p1", Inventory::KeepsNone)]);
+        assert_eq!(world.phase("t"), Some(want));
+    }
+}
+
+#[test]
+fn the_answer_to_an_earlier_reign_s_write_is_not_taken_for_this_one_s() {
     let mut world = ready(&["p1"]);
     world.task("t", now());
-    let sent = world.take_sent();
-    world.lead(8, &[("p1", Inventory::Lists(Vec::new()))]);
+    world.answer_writes = false;
+    world.after(300);
+    let (sent, first) = (world.take_sent().remove(0), world.serial);
+    world.lead(8, &[("p1", Inventory::KeepsNone)]);
     world.take_sent();
-    let before = world.writes.len();
-    world.report(&sent[0], What::Answered(Verdict::Failed(Failure::stated("HTTP500", "boom"))));
-    assert_eq!(world.writes.len(), before);
+    world.report(
+        &Dispatch { term: 8, ..sent.clone() },
+        What::Answered(Verdict::Succeeded { result: None, truncated: false }),
+    );
+    let written = Written::Done("99".to_owned());
+    world.handle(Input::TaskWritten { task: sent.task, serial: first, result: written });
+    world.after(100);
+    let last = world.writes.last().expect("a write");
+    assert_ne!(world.serial, first);
+    assert!(world.state.records.values().all(|r| r.saved < r.revision), "{last:?} is still under way");
+}
+
+#[test]
+fn a_pod_that_claims_a_higher_term_does_not_hold_a_takeover_up_for_ever() {
+    for claim in [Some(99_999_999_999_999), Some(3), None] {
+        let mut world = World::with_pool(30, &["p1", "p2"]);
+        world.task("t", now());
+        world.acquire(7);
+        world.answer("p2", Inventory::Lists(Vec::new()));
+        world.answer("p1", Inventory::LowerTerm(claim));
+        world.after(6001);
+        assert_eq!(world.sent.len(), 1, "{claim:?}");
+        assert_eq!(&*world.sent[0].pod.uid, "p2");
+    }
+}
+
+#[test]
+fn an_edit_of_labels_does_not_lose_a_waiting_task_its_place() {
+    let mut world = World::with_pool(1, &["p1"]);
+    world.lead(7, &[("p1", Inventory::KeepsNone)]);
+    for name in ["runs", "waits"] {
+        world.task(name, now());
+    }
+    world.after(1500);
+    // Refused once, after its Running was recorded: its refusal had to be persisted.
+    let first = world.take_sent().remove(0);
+    world.report(&first, What::Answered(Verdict::Refused(Refused::Full(Duration::from_secs(1)))));
+    world.after(10);
+    world.version += 1;
+    let version = world.version.to_string();
+    world.objects.get_mut("runs").expect("a task")["metadata"]["resourceVersion"] = json!(version);
+    world.objects.get_mut("runs").expect("a task")["metadata"]["labels"] = json!({"a": "b"});
+    world.see("runs", true);
+    for _ in 0..10 {
+        world.after(1000);
+        for dispatch in world.take_sent() {
+            world.succeed(&dispatch);
+        }
+    }
+    assert_eq!((world.phase("runs"), world.phase("waits")), (Some(Phase::Succeeded), Some(Phase::Succeeded)));
+}
+
+#[test]
+fn an_attempt_of_which_nothing_is_heard_is_given_up() {
+    let mut world = ready(&["p1"]);
+    world.task("t", json!({"worker": {"deployment": "w"}, "timeout": "10s"}));
+    world.take_sent();
+    world.after(54_000);
+    assert_eq!(world.phase("t"), Some(Phase::Running));
+    world.after(1_001);
+    assert_eq!((world.phase("t"), world.live()), (Some(Phase::Retrying), 0));
+}
+
+#[test]
+fn run_at_waits_again_when_the_wall_clock_is_set_back() {
+    let mut world = ready(&["p1"]);
+    let at = world.now.wall.checked_add(SignedDuration::from_secs(10)).expect("an instant");
+    world.task("t", json!({"worker": {"deployment": "w"}, "runAt": at.to_string()}));
+    world.now.wall = world.now.wall.checked_sub(SignedDuration::from_hours(1)).expect("an instant");
+    world.after(60_000);
+    assert_eq!(world.sent.len(), 0, "not an hour early");
+    world.after(3_600_000);
+    assert_eq!(world.sent.len(), 1);
+}
+
+#[test]
+fn an_end_written_elsewhere_ends_the_life() {
+    let mut world = ready(&[]);
+    world.task("t", now());
+    world.version += 1;
+    let version = world.version.to_string();
+    let object = world.objects.get_mut("t").expect("a task");
+    object["metadata"]["resourceVersion"] = json!(version);
+    object["status"] = json!({"phase": "Succeeded", "observedGeneration": 1});
+    world.see("t", true);
+    world.pod("p1", true, "c1");
+    world.after(5000);
+    assert_eq!((world.sent.len(), world.phase("t")), (0, Some(Phase::Succeeded)));
 }
 
 #[test]
@@ -515,7 +636,8 @@ fn a_conflict_is_read_again_and_decided_again() {
     let task = sent[0].task;
     let object = Box::new(world.guarded("t"));
     world.answer_writes = true;
-    world.handle(Input::TaskWritten { task, result: Written::Conflict(object) });
+    let serial = world.serial;
+    world.handle(Input::TaskWritten { task, serial, result: Written::Conflict(object) });
     assert_eq!(world.status("t")["phase"], "Succeeded");
 }
 
@@ -589,4 +711,42 @@ fn stopping_shows_what_runs_and_sends_nothing_more() {
     assert!(!world.state.has_unwritten());
     world.task("later", now());
     assert_eq!(world.sent.len(), 1);
+}
+
+#[test]
+fn c049_an_unconfirmed_cancel_frees_the_place_after_30_s() {
+    let mut world = ready(&["p1"]);
+    world.task("t", json!({"worker": {"deployment": "w"}, "timeout": "1h"}));
+    world.edit("t", json!({"cancel": true}));
+    world.after(29_000);
+    assert_eq!((world.phase("t"), world.live()), (Some(Phase::Running), 1));
+    world.after(1_000);
+    assert_eq!(world.status("t")["phase"], "Canceled");
+    assert_eq!(world.live(), 0);
+}
+
+#[test]
+fn a_write_refused_for_a_raised_term_is_decided_again() {
+    let mut world = ready(&["p1"]);
+    world.task("t", now());
+    let sent = world.take_sent();
+    world.answer_writes = false;
+    world.succeed(&sent[0]);
+    world.handle(Input::TermRaised { term: 9 });
+    world.answer_writes = true;
+    let serial = world.serial;
+    world.handle(Input::TaskWritten { task: sent[0].task, serial, result: Written::NotLeader });
+    world.after(200);
+    assert_eq!((&world.status("t")["phase"], &world.status("t")["term"]), (&json!("Succeeded"), &json!(9)));
+}
+
+#[test]
+fn c037_a_restarted_container_cuts_off_what_was_sent_to_it() {
+    let mut world = ready(&["p1"]);
+    world.task("t", json!({"worker": {"deployment": "w"}, "timeout": "15m"}));
+    world.after(300);
+    world.lead(8, &[("p1", Inventory::KeepsNone)]);
+    world.pod("p1", true, "c2");
+    assert_eq!(world.status("t")["attempts"][0]["outcome"], "WorkerLost");
+    assert_eq!(world.live(), 0);
 }

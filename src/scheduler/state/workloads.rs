@@ -10,7 +10,7 @@ use super::State;
 use crate::cluster::watch::{Kind, ReplicaSetMeta};
 use crate::cluster::workloads;
 use crate::domain::dispatch::Order;
-use crate::domain::pool::{self, PoolKey};
+use crate::domain::pool::PoolKey;
 use crate::scheduler::input::Output;
 
 impl State {
@@ -26,8 +26,15 @@ impl State {
 
     pub(super) fn forget_deployment(&mut self, object: &Deployment) {
         let Some((key, deployment)) = workloads::deployment(object) else { return };
-        self.pools.drop_deployment(&key, &deployment.uid);
-        self.pool_changed(&key);
+        self.drop_deployment(&key, &deployment.uid);
+    }
+
+    pub(super) fn drop_deployment(&mut self, key: &PoolKey, uid: &str) {
+        self.pools.drop_deployment(key, uid);
+        self.pool_changed(key);
+        if self.lines.get(key).is_some_and(|line| line.queue.is_empty() && line.blocked.is_empty()) {
+            self.lines.remove(key);
+        }
     }
 
     pub(super) fn observe_replica_set(&mut self, object: &ReplicaSetMeta) {
@@ -40,6 +47,7 @@ impl State {
 
     pub(super) fn forget_replica_set(&mut self, object: &ReplicaSetMeta) {
         self.pools.drop_replica_set(object.metadata.uid.as_deref().unwrap_or_default());
+        self.stir_namespace(object.metadata.namespace.as_deref());
     }
 
     pub(super) fn observe_pod(&mut self, object: &Pod) {
@@ -51,7 +59,7 @@ impl State {
         if before.as_ref() == Some(after) {
             return;
         }
-        let restarted = before.as_ref().is_some_and(|b| restarted(b, after));
+        let restarted = before.as_ref().is_some_and(|before| after.restarted_since(before));
         let key = self.pools.key_of(after).cloned();
         if restarted {
             self.cut(&uid, "its container restarted");
@@ -67,6 +75,9 @@ impl State {
             return;
         }
         self.cut(uid, "its pod is gone");
+        if self.books.get(uid).is_some_and(|books| books.live() == 0) {
+            self.books.remove(uid);
+        }
         if let Some(key) = key {
             self.pool_seen(&key);
         }
@@ -107,9 +118,4 @@ impl State {
             self.pool_seen(&key);
         }
     }
-}
-
-/// A container of the pod is another one than before.
-fn restarted(before: &pool::Pod, after: &pool::Pod) -> bool {
-    !after.containers.is_empty() && before.containers.iter().any(|id| !after.containers.contains(id))
 }

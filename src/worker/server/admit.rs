@@ -1,7 +1,8 @@
 //! Decides what happens to a request that arrives. Pure.
 //!
-//! The checks have an order, and the first that speaks decides: draining, wrong pod, lower term, the dedup rule,
-//! capacity. Every refusal promises that nothing ran. A term is remembered once its request was meant for this
+//! The checks have an order, and the first that speaks decides: wrong pod, lower term, the dedup rule, draining,
+//! capacity. What the journal knows it tells on the way out too: the asker may be a new leader, and nobody else has
+//! that answer. Every refusal promises that nothing ran. A term is remembered once its request was meant for this
 //! pod, also if a later check refuses it: the sender leads, whatever room there is here.
 
 use crate::worker::wire;
@@ -105,9 +106,6 @@ pub fn dispatch(
     terms: &mut Terms,
     now_ms: u64,
 ) -> Admission {
-    if seen.draining {
-        return Admission::Refused(Refusal::Draining);
-    }
     if let Err(refusal) = question(seen.pod_uid, pod_uid, term, terms, now_ms) {
         return Admission::Refused(refusal);
     }
@@ -117,6 +115,9 @@ pub fn dispatch(
             return Admission::Stored { attempt: ran, status };
         }
         Some(Known::Finished { .. }) | None => {}
+    }
+    if seen.draining {
+        return Admission::Refused(Refusal::Draining);
     }
     if seen.running >= seen.capacity {
         return Admission::Refused(Refusal::Full);
@@ -162,16 +163,18 @@ mod tests {
     #[test]
     fn the_first_check_that_speaks_decides() {
         let all_wrong = Seen { draining: true, running: 2, known: Some(Known::Running), ..IDLE };
-        let not_draining = Seen { draining: false, ..all_wrong };
-        let full = Seen { running: 2, ..IDLE };
-        for (case, seen, pod_uid, term, want) in [
-            ("draining", all_wrong, "pod-b", 999, Refusal::Draining),
-            ("wrong pod", not_draining, "pod-b", 999, Refusal::WrongPod),
-            ("lower term", not_draining, "pod-a", 999, Refusal::LowerTerm { highest: 1_000 }),
-            ("running", not_draining, "pod-a", 1_000, Refusal::AlreadyRunning),
-            ("full", full, "pod-a", 1_000, Refusal::Full),
+        let new = Seen { known: None, ..all_wrong };
+        let failed = Seen { known: finished(1, 500), ..all_wrong };
+        let full = Seen { draining: false, ..new };
+        for (case, seen, attempt, pod_uid, term, want) in [
+            ("wrong pod", all_wrong, 1, "pod-b", 999, Refusal::WrongPod),
+            ("lower term", all_wrong, 1, "pod-a", 999, Refusal::LowerTerm { highest: 1_000 }),
+            ("running", all_wrong, 1, "pod-a", 1_000, Refusal::AlreadyRunning),
+            ("draining", new, 1, "pod-a", 1_000, Refusal::Draining),
+            ("draining, a failure's next attempt", failed, 2, "pod-a", 1_000, Refusal::Draining),
+            ("full", full, 1, "pod-a", 1_000, Refusal::Full),
         ] {
-            let got = judge(seen, 1, Some(pod_uid), Some(term));
+            let got = judge(seen, attempt, Some(pod_uid), Some(term));
             assert_eq!(got, Admission::Refused(want), "{case}");
         }
     }
@@ -195,10 +198,12 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_answer_needs_no_room() {
-        let seen = Seen { running: 2, known: finished(1, 200), ..IDLE };
-        let want = Admission::Stored { attempt: 1, status: 200 };
-        assert_eq!(judge(seen, 1, None, None), want);
+    fn a_stored_answer_needs_no_room_and_no_future() {
+        for status in [200, 500] {
+            let seen = Seen { draining: true, running: 2, known: finished(1, status), ..IDLE };
+            let want = Admission::Stored { attempt: 1, status };
+            assert_eq!(judge(seen, 1, None, None), want);
+        }
     }
 
     #[test]

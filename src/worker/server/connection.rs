@@ -6,8 +6,8 @@
 use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep, timeout};
 
-use super::{Worker, routes};
+use super::{Delivery, Worker, routes};
 
 /// An idle connection is kept this long; the `Keep-Alive` header says so.
 pub const IDLE: Duration = Duration::from_secs(60);
@@ -107,7 +107,10 @@ where
         activity.turn();
         let answer = answer(request);
         async move {
-            let response = answer.await;
+            let mut response = answer.await;
+            if let Some(delivery) = response.extensions_mut().remove() {
+                activity.unwritten().push(delivery);
+            }
             activity.turn();
             Ok::<_, Infallible>(response)
         }
@@ -140,11 +143,13 @@ async fn turn_away(worker: Arc<Worker>, mut stream: TcpStream) {
     let _ = stream.shutdown().await;
 }
 
-/// Counts the turns of a connection: even while the client is to send, odd while an answer is made.
+/// Counts the turns of a connection: even while the client is to send, odd while an answer is made. And knows
+/// which answers are made but not written.
 #[derive(Debug, Default)]
 struct Activity {
     turns: AtomicU64,
     reader: AtomicWaker,
+    unwritten: Mutex<Vec<Delivery>>,
 }
 
 impl Activity {
@@ -156,6 +161,16 @@ impl Activity {
 
     fn turns(&self) -> u64 {
         self.turns.load(Ordering::Relaxed)
+    }
+
+    fn unwritten(&self) -> MutexGuard<'_, Vec<Delivery>> {
+        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All that was answered is in the kernel's hands.
+    fn written(&self) {
+        let written = std::mem::take(&mut *self.unwritten());
+        written.into_iter().for_each(Delivery::done);
     }
 }
 
@@ -215,7 +230,11 @@ impl AsyncWrite for Patience {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        // hyper flushes once it has written all it holds, and it takes an answer whole: the largest is far smaller
+        // than its buffer. One whose client has gone is dropped with its connection and never gets here.
+        self.activity.written();
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -46,7 +46,7 @@ async fn run(worker: &Worker, request: Request, payload: Bytes) -> Reply {
     // 1. Before the work, or a crash would make it run again.
     if let Err(error) = worker.journal.append(record(worker, &request, None)).await {
         tracing::error!(error = as_dyn(&error), "journal not written, refused");
-        worker.leave(|table| table.abandon(&request.id));
+        worker.change(|table| table.abandon(&request.id));
         return Reply::no_journal();
     }
 
@@ -63,7 +63,7 @@ async fn run(worker: &Worker, request: Request, payload: Bytes) -> Reply {
     if let Err(error) = worker.journal.append(ended).await {
         tracing::error!(error = as_dyn(&error), "journal not written, a restart would forget this answer");
     }
-    worker.leave(|table| {
+    worker.change(|table| {
         if let Some(finished) = finished {
             table.end(&request.id, finished);
         }

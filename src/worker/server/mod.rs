@@ -20,7 +20,6 @@ pub mod admit;
 pub mod answer;
 pub mod connection;
 pub mod drain;
-pub mod duration;
 pub mod exec;
 pub mod execution;
 pub mod journal;
@@ -30,6 +29,7 @@ pub mod table;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -52,6 +52,8 @@ pub struct Config {
     pub pod_uid: String,
     /// Tasks are taken at this path and below it.
     pub path: String,
+    /// Drained, how long it stays for answers to be fetched that could not be delivered.
+    pub linger: Duration,
     /// The command.
     pub program: Program,
 }
@@ -65,6 +67,8 @@ pub struct Worker {
     state: Mutex<State>,
     /// How many executions run; changed under the lock of `state`.
     running: watch::Sender<usize>,
+    /// How many answers have gone out to nobody yet; changed under the same lock.
+    owed: watch::Sender<usize>,
     phase: watch::Receiver<Phase>,
 }
 
@@ -75,7 +79,22 @@ struct State {
     terms: Terms,
 }
 
-/// Serves until the drain is over: every execution has ended and its answer has been sent.
+/// An attempt's answer on its way out, carried by the response for the connection that writes it.
+#[derive(Debug, Clone)]
+struct Delivery {
+    worker: Arc<Worker>,
+    id: String,
+    attempt: u32,
+}
+
+impl Delivery {
+    /// It has been written.
+    fn done(self) {
+        self.worker.change(|table| table.told(&self.id, self.attempt));
+    }
+}
+
+/// Serves until the drain is over: every execution has ended, and its answer has been sent or awaited long enough.
 pub async fn run(
     config: Config,
     listener: TcpListener,
@@ -87,18 +106,23 @@ pub async fn run(
     let mut table = Table::default();
     for record in records {
         if let Some(finished) = Finished::of(&record) {
-            table.end(&record.id, finished);
+            table.restore(&record.id, finished);
         }
     }
-    let worker = Worker {
+    let worker = Arc::new(Worker {
         config,
         clock,
         journal,
         state: Mutex::new(State { table, terms: Terms::default() }),
         running: watch::Sender::new(0),
+        owed: watch::Sender::new(0),
         phase,
-    };
-    connection::serve(Arc::new(worker), listener).await;
+    });
+    connection::serve(Arc::clone(&worker), listener).await;
+    let answers = *worker.owed.borrow();
+    if answers > 0 {
+        tracing::warn!(answers, "undelivered answers are lost with the pod");
+    }
     Ok(())
 }
 
@@ -108,11 +132,17 @@ impl Worker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Frees an execution's place.
-    fn leave(&self, change: impl FnOnce(&mut Table)) {
+    /// Changes the table, and lets those know that wait for it.
+    fn change(&self, change: impl FnOnce(&mut Table)) {
         let mut state = self.lock();
         change(&mut state.table);
-        self.running.send_replace(state.table.running());
+        self.publish(&state.table);
+    }
+
+    fn publish(&self, table: &Table) {
+        // First, for `drained` reads it second.
+        self.owed.send_replace(table.owed());
+        self.running.send_replace(table.running());
     }
 
     fn is_draining(&self) -> bool {
@@ -123,7 +153,7 @@ impl Worker {
         self.clock.now().wall.as_millisecond()
     }
 
-    /// Returns once no new work is taken and none is left.
+    /// Returns once no new work is taken, none is left, and no answer is worth waiting for any more.
     async fn drained(&self) {
         let mut phase = self.phase.clone();
         // An error means that nobody is left to start a drain; then there is none.
@@ -133,5 +163,20 @@ impl Worker {
         // Whoever was admitted before the phase changed has counted itself in by the time the lock is free.
         drop(self.lock());
         let _ = self.running.subscribe().wait_for(|running| *running == 0).await;
+        self.linger(phase).await;
+    }
+
+    /// Waits until every answer has gone out to somebody, for as long as it may.
+    ///
+    /// Whoever asked may be gone, crashed; the next leader asks again, and knows no other place to ask. The pod takes
+    /// its journal with it.
+    async fn linger(&self, mut phase: watch::Receiver<Phase>) {
+        let mut owed = self.owed.subscribe();
+        let all_told = owed.wait_for(|owed| *owed == 0);
+        tokio::select! {
+            _ = all_told => {}
+            _ = phase.wait_for(|phase| *phase >= Phase::Killing) => {}
+            () = tokio::time::sleep(self.config.linger) => {}
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::duration;
+use crate::api::duration;
 use crate::worker::wire;
 
 /// How long an attempt may run whose request names no timeout: the longest that a task may ask for.
@@ -60,7 +60,9 @@ impl Request {
         }
         let _: Option<u32> = number(headers, wire::CE_MAX_ATTEMPTS)?;
         let timeout = match one(headers, wire::REQUEST_TIMEOUT)? {
-            Some(text) => duration::parse(&text).ok_or_else(|| invalid(wire::REQUEST_TIMEOUT, "is no duration"))?,
+            Some(text) => {
+                text.parse::<duration::Duration>().map_err(|_| invalid(wire::REQUEST_TIMEOUT, "is no duration"))?.get()
+            }
             None => DEFAULT_TIMEOUT,
         };
         Ok(Self {

@@ -14,7 +14,7 @@ use hyper::body::{Body as _, Bytes, Incoming};
 use super::admit::{self, Admission, Refusal, Seen};
 use super::answer::{Answer, Reply};
 use super::request::{self, Request};
-use super::{Worker, connection, execution};
+use super::{Delivery, Worker, connection, execution};
 use crate::worker::wire;
 
 /// A body must be here within this long.
@@ -25,6 +25,7 @@ const BODY_DRAINED: usize = 4 * wire::MAX_PAYLOAD;
 /// Answers one request.
 pub async fn answer(worker: Arc<Worker>, request: HttpRequest<Incoming>) -> Response<Full<Bytes>> {
     let path = request.uri().path();
+    let mut delivery = None;
     let reply = match (path, request.method()) {
         ("/healthz", &Method::GET) => Reply::ok(String::new()),
         ("/readyz", &Method::GET) => readiness(&worker),
@@ -33,10 +34,14 @@ pub async fn answer(worker: Arc<Worker>, request: HttpRequest<Incoming>) -> Resp
         _ if is_below(path, "/ax") || !is_below(path, &worker.config.path) => {
             Reply::problem(StatusCode::NOT_FOUND, "NotFound", "no task is taken here")
         }
-        (_, &Method::POST) => dispatch(&worker, request).await,
+        (_, &Method::POST) => dispatch(&worker, request, &mut delivery).await,
         _ => not_allowed("POST"),
     };
-    with_room(&worker, reply)
+    let mut response = with_room(&worker, reply);
+    if let Some(delivery) = delivery {
+        response.extensions_mut().insert(delivery);
+    }
+    response
 }
 
 fn readiness(worker: &Worker) -> Reply {
@@ -68,12 +73,10 @@ fn inventory(worker: &Worker, request: &HttpRequest<Incoming>) -> Reply {
     }
 }
 
-async fn dispatch(worker: &Arc<Worker>, request: HttpRequest<Incoming>) -> Reply {
+/// What comes of a `POST`; `delivery` is set if that is an attempt's answer.
+async fn dispatch(worker: &Arc<Worker>, request: HttpRequest<Incoming>, delivery: &mut Option<Delivery>) -> Reply {
     let (head, body) = request.into_parts();
     let body = tokio::time::timeout(BODY_TIMEOUT, read(body)).await;
-    if worker.is_draining() {
-        return refuse(Refusal::Draining, None);
-    }
     let payload = match body {
         Ok(Ok(payload)) => payload,
         Ok(Err(reply)) => return reply,
@@ -87,8 +90,10 @@ async fn dispatch(worker: &Arc<Worker>, request: HttpRequest<Incoming>) -> Reply
         Ok(request) => request,
         Err(invalid) => return Reply::invalid(&invalid),
     };
+    let of = |attempt| Delivery { worker: Arc::clone(worker), id: request.id.clone(), attempt };
     match admit(worker, &request) {
         Admission::Runs => {
+            *delivery = Some(of(request.attempt));
             let answered = execution::start(Arc::clone(worker), request, payload);
             // Fails only if the execution's task panicked.
             answered.await.unwrap_or_else(|_| {
@@ -97,9 +102,19 @@ async fn dispatch(worker: &Arc<Worker>, request: HttpRequest<Incoming>) -> Reply
         }
         Admission::Stored { attempt, status } => {
             tracing::debug!(execution_id = request.id, attempt, "stored answer repeated");
+            *delivery = Some(of(attempt));
             stored(worker, &request.id, attempt, status).await
         }
-        Admission::Refused(refusal) => refuse(refusal, Some(&request)),
+        Admission::Refused(refusal) => {
+            tracing::debug!(
+                reason = refusal.reason(),
+                execution_id = request.id,
+                attempt = request.attempt,
+                term = request.term,
+                "refused"
+            );
+            Reply::refused(refusal)
+        }
     }
 }
 
@@ -126,7 +141,7 @@ fn admit(worker: &Worker, request: &Request) -> Admission {
     if admission == Admission::Runs {
         worker.journal.forget(state.table.forget(now));
         state.table.begin(&request.id, request.attempt);
-        worker.running.send_replace(state.table.running());
+        worker.publish(&state.table);
     }
     admission
 }
@@ -138,17 +153,6 @@ async fn stored(worker: &Worker, id: &str, attempt: u32, status: u16) -> Reply {
         _ => None,
     };
     answer.unwrap_or(Answer { status, retryable: None, body: String::new() }).into()
-}
-
-fn refuse(refusal: Refusal, request: Option<&Request>) -> Reply {
-    tracing::debug!(
-        reason = refusal.reason(),
-        execution_id = request.map(|request| request.id.as_str()),
-        attempt = request.map(|request| request.attempt),
-        term = request.and_then(|request| request.term),
-        "refused"
-    );
-    Reply::refused(refusal)
 }
 
 async fn read(mut body: Incoming) -> Result<Bytes, Reply> {

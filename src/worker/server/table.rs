@@ -3,7 +3,7 @@
 //! It holds what decisions need; the answers themselves stay in the journal on disk, so that memory does not grow
 //! with what commands print. What is forgotten here is to be forgotten there.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::admit::Known;
 use super::journal::Record;
@@ -46,6 +46,8 @@ impl Finished {
 pub struct Table {
     running: HashMap<String, Running>,
     ended: HashMap<String, (u64, Finished)>,
+    /// Those of `ended` whose answer has not gone out to anybody.
+    owed: HashSet<String>,
     /// Ids of `ended` in the order in which they ended.
     order: BTreeMap<u64, String>,
     next_order: u64,
@@ -63,6 +65,11 @@ impl Table {
     /// How many executions run.
     pub fn running(&self) -> usize {
         self.running.len()
+    }
+
+    /// How many answers have not gone out to anybody.
+    pub fn owed(&self) -> usize {
+        self.owed.len()
     }
 
     /// What is known of an execution.
@@ -87,11 +94,24 @@ impl Table {
         }
     }
 
-    /// The running attempt has ended; its place is free. Also how a journal is read back.
+    /// The running attempt has ended; its place is free, and its answer is owed to whoever asks.
     pub fn end(&mut self, id: &str, finished: Finished) {
         self.running.remove(id);
+        self.restore(id, finished);
+        self.owed.insert(id.to_owned());
+    }
+
+    /// An attempt ended in an earlier life of this worker, by its journal.
+    pub fn restore(&mut self, id: &str, finished: Finished) {
         self.remove_ended(id);
         self.insert_ended(id, finished);
+    }
+
+    /// An attempt's answer has gone out.
+    pub fn told(&mut self, id: &str, attempt: u32) {
+        if self.ended.get(id).is_some_and(|(_, last)| last.attempt == attempt) {
+            self.owed.remove(id);
+        }
     }
 
     /// Forgets what is too old or too much, and names it. What runs is never forgotten.
@@ -141,6 +161,7 @@ impl Table {
     fn remove_ended(&mut self, id: &str) -> Option<Finished> {
         let (order, last) = self.ended.remove(id)?;
         self.order.remove(&order);
+        self.owed.remove(id);
         self.bytes -= last.size;
         Some(last)
     }
@@ -167,6 +188,30 @@ mod tests {
         table.end("a", ended(1, 0));
         let want = Known::Finished { attempt: 1, status: 200 };
         assert_eq!((table.known("a"), table.running()), (Some(want), 0));
+    }
+
+    #[test]
+    fn an_answer_is_owed_until_it_is_told_superseded_or_forgotten() {
+        let mut table = Table::default();
+        table.restore("before", ended(1, 0));
+        assert_eq!(table.owed(), 0, "of an earlier life");
+        for id in ["told", "again", "old"] {
+            table.begin(id, 1);
+            table.end(id, ended(1, 0));
+        }
+        assert_eq!(table.owed(), 3);
+        table.told("told", 1);
+        table.told("again", 2);
+        assert_eq!(table.owed(), 2, "another attempt's");
+        table.begin("again", 2);
+        assert_eq!(table.owed(), 1, "a later attempt runs");
+        table.end("again", ended(2, KEPT_MILLIS));
+        table.told("again", 1);
+        table.forget(KEPT_MILLIS);
+        assert_eq!(table.owed(), 1);
+        table.told("again", 2);
+        table.told("again", 2);
+        assert_eq!(table.owed(), 0);
     }
 
     #[test]

@@ -1,0 +1,115 @@
+//! Tasks per second with one object each, beside what the API server alone can do with the same calls.
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+use crate::api::{IN_FLIGHT, Tasks, orders};
+use crate::report::{Row, row};
+use crate::stage::{Stage, delete_tasks};
+use crate::support::TestNamespace;
+
+const TASKS: usize = 3000;
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Calls per second without any operator.
+pub struct Ceiling {
+    creates: f64,
+    writes: f64,
+    /// A create and one status write each.
+    both: f64,
+}
+
+impl Ceiling {
+    pub async fn measure() -> Self {
+        let ns = TestNamespace::new("bench-ceiling").await;
+        let tasks = Tasks::of(&ns);
+        // Connections.
+        tasks.create_all(orders("warm-up", 200, |order| order)).await;
+
+        let begin = Instant::now();
+        let created = tasks.create_all(orders("raw", TASKS, |order| order)).await;
+        let creates = per_second(begin.elapsed());
+
+        let (status, begin) = (status(), Instant::now());
+        let writes = created.iter().map(|(name, version)| tasks.write_status(name, version, &status));
+        futures::stream::iter(writes).buffer_unordered(IN_FLIGHT).collect::<Vec<()>>().await;
+        let writes = per_second(begin.elapsed());
+
+        let begin = Instant::now();
+        let both = orders("both", TASKS, |order| order).into_iter().map(|(name, order)| {
+            let (tasks, status) = (&tasks, &status);
+            async move {
+                let version = tasks.create(&order).await;
+                tasks.write_status(&name, &version, status).await;
+            }
+        });
+        futures::stream::iter(both).buffer_unordered(IN_FLIGHT).collect::<Vec<()>>().await;
+        let both = per_second(begin.elapsed());
+        delete_tasks(&ns).await;
+        Self { creates, writes, both }
+    }
+
+    pub fn rows(&self) -> Vec<Row> {
+        let case = "the API server alone";
+        vec![
+            row(case, "creates", "/s").peer("64 in flight", self.creates),
+            row(case, "status writes", "/s").peer("64 in flight", self.writes),
+            row(case, "create and status write", "tasks/s").peer("64 in flight", self.both),
+        ]
+    }
+}
+
+/// From the first create call to the last `Succeeded` in a status.
+pub async fn measure(stage: &Stage, ceiling: &Ceiling) -> Vec<Row> {
+    let (before, cpu) = (stage.seen.counts().succeeded, stage.leader().cpu());
+    let begin = Instant::now();
+    let creating = stage.tasks.create_all(orders("many", TASKS, |order| order));
+    let all = stage.seen.wait("all tasks to succeed", LIMIT, |counts| counts.succeeded >= before + TASKS);
+    let (_, counts) = tokio::join!(creating, all);
+    let took = counts.last.expect("a change was seen") - begin;
+    let cpu = (stage.leader().cpu() - cpu).as_secs_f64() * 1e6 / TASKS as f64;
+    let writes = stage.seen.writes_of("many-") as f64 / TASKS as f64;
+    let case = "3000 tasks, 64 creates in flight";
+    vec![
+        row(case, "tasks, first create to last Succeeded", "tasks/s")
+            .ax(per_second(took))
+            .peer("create and status write", ceiling.both)
+            .at_least_of_peer(0.6),
+        row(case, "status writes per task", "writes").ax(writes),
+        row(case, "CPU of the leader per task", "us").ax(cpu),
+    ]
+}
+
+fn per_second(took: Duration) -> f64 {
+    TASKS as f64 / took.as_secs_f64()
+}
+
+/// As the operator writes it for a short task.
+fn status() -> Value {
+    let at = "2025-01-01T00:00:00.000000Z";
+    let condition = |kind: &str, status: &str| {
+        json!({
+            "type": kind, "status": status, "observedGeneration": 1, "lastTransitionTime": at,
+            "reason": "Succeeded", "message": "done in attempt 1",
+        })
+    };
+    json!({
+        "observedGeneration": 1,
+        "phase": "Succeeded",
+        "reason": "Succeeded",
+        "message": "done in attempt 1",
+        "conditions": [condition("Complete", "True"), condition("Failed", "False")],
+        "readyTime": at,
+        "startTime": at,
+        "finishTime": at,
+        "attempt": 1,
+        "attempts": [{
+            "number": 1, "pod": "order-worker-5d5c6f7b9c-abcde", "podUID": "5f3f3f0a-0000-4000-8000-000000000000",
+            "term": 1, "outcome": "Succeeded", "sentTime": at, "finishTime": at,
+        }],
+        "result": "{\"ok\":true}",
+        "term": 1,
+    })
+}
