@@ -51,6 +51,7 @@ impl State {
                 term,
                 execution_id = execution.map(tracing::field::display),
                 attempt = life.attempt,
+                pod = life.current.as_ref().map(|c| c.pod.as_str()),
                 phase = life.phase.as_str(),
                 reason = %life.reason,
                 topic = record.spec.work.as_ref().and_then(|w| w.topic.as_deref()),
