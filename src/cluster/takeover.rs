@@ -1,10 +1,11 @@
-//! The consistent list with which a leader begins. IO.
+//! The consistent reads with which a leader begins. IO.
 //!
 //! A warm cache may lag behind what the last leader wrote; acting on it could send a finished task again. So a leader
 //! begins with a list of its own that is at least as new as its Lease.
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, ListParams};
 
@@ -44,4 +45,21 @@ pub async fn list_tasks(client: Client, scopes: &[Scope]) -> Result<(Vec<Guarded
         }
     }
     Ok((tasks, version))
+}
+
+/// These pods, of namespace and name, as far as they exist: a cache that does not know a pod may only be behind.
+///
+/// # Errors
+/// What kept one from being read; the caller begins anew.
+pub async fn fetch_pods(client: Client, pods: Vec<(String, String)>) -> Result<Vec<Pod>, String> {
+    let mut found = Vec::new();
+    for (namespace, name) in pods {
+        let api: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+        let pod = tokio::time::timeout(TIMEOUT, api.get_opt(&name))
+            .await
+            .map_err(|_| "no answer within 30 s".to_owned())?
+            .map_err(|error| super::chain(&error))?;
+        found.extend(pod);
+    }
+    Ok(found)
 }

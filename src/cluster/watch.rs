@@ -4,11 +4,12 @@
 //! gap: the API server sends no deletion for that.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
@@ -140,8 +141,13 @@ async fn follow<K>(
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let mut stream = std::pin::pin!(stream.default_backoff());
+    let mut stream = std::pin::pin!(stream);
+    let mut failures = 0;
     while let Some(event) = stream.next().await {
+        // `Init` comes before the first request of a new list, so it says nothing of the API server.
+        if matches!(&event, Ok(event) if !matches!(event, watcher::Event::Init)) {
+            failures = 0;
+        }
         let change = match event {
             Ok(watcher::Event::Init) => Change::Restarted(kind, scope.clone()),
             Ok(watcher::Event::InitApply(object)) => there(slim(object), false),
@@ -150,12 +156,30 @@ async fn follow<K>(
             Ok(watcher::Event::Delete(object)) => gone(slim(object)),
             Err(error) => {
                 warn!(kind = ?kind, error = %super::chain(&error), "watch interrupted; it is taken up again");
+                // Too old a version is no failure: the list that follows is what mends it.
+                if !is_expired(&error) {
+                    tokio::time::sleep(wait(failures)).await;
+                    failures += 1;
+                }
                 continue;
             }
         };
         if changes.send(change).await.is_err() {
             return;
         }
+    }
+}
+
+/// Half a second, doubling to two: a leader must not be blind for long once the API server is back.
+fn wait(failures: u32) -> Duration {
+    Duration::from_millis(500 << failures.min(2))
+}
+
+fn is_expired(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchError(status) => status.code == 410,
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == 410,
+        _ => false,
     }
 }
 

@@ -1,5 +1,7 @@
 //! What goes into the leader loop, and what it wants done. Pure values.
 
+use k8s_openapi::api::core::v1::Pod;
+
 use crate::api::{AxTask, AxTaskTemplate};
 use crate::cluster::events::Told;
 use crate::cluster::guarded::Guarded;
@@ -23,6 +25,8 @@ pub enum Input {
     TemplateWritten { template: Name, serial: u64, result: Written<AxTaskTemplate> },
     /// The list with which a leader begins, and the version it was read at.
     Listed { reign: u64, result: Result<(Vec<Guarded<AxTask>>, u64), String> },
+    /// Of the pods a leader's caches did not know, those that exist.
+    Fetched { reign: u64, result: Result<Vec<Pod>, String> },
     /// A pod's answer to an inventory question.
     Inventory { pod: Destination, reign: u64, inventory: Inventory },
     /// This replica leads from now on.
@@ -48,6 +52,8 @@ pub enum Output {
     Tell(Told),
     /// List all tasks from the newest state, for this reign.
     List { reign: u64 },
+    /// Read these pods, of namespace and name, for this reign.
+    FetchPods { reign: u64, pods: Vec<Name> },
     /// A term was seen somewhere.
     SawTerm(u64),
     /// A worker has seen a higher term than this leader's.

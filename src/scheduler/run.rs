@@ -147,6 +147,13 @@ impl Hands {
                     let _: Result<(), _> = inputs.send(Input::Listed { reign, result }).await;
                 });
             }
+            Output::FetchPods { reign, pods } => {
+                let (client, inputs) = (self.lister.clone(), self.inputs.clone());
+                tokio::spawn(async move {
+                    let result = takeover::fetch_pods(client, pods).await;
+                    let _: Result<(), _> = inputs.send(Input::Fetched { reign, result }).await;
+                });
+            }
             Output::SawTerm(term) => self.lease(LeaseCommand::SawTerm(term)).await,
             Output::RaiseTermAbove(term) => self.lease(LeaseCommand::RaiseTermAbove(term)).await,
         }

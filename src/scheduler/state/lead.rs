@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use tracing::{info, warn};
 
 use super::{Alarm, State, tick_ceil};
@@ -54,6 +55,8 @@ enum Stage {
     Syncing,
     /// The consistent list is under way.
     Listing,
+    /// The pods of running attempts that the caches do not know are being read.
+    Fetching,
     /// These have not answered yet, with how often each was asked; these have.
     /// Whatever they do, the questions end.
     Asking {
@@ -109,7 +112,7 @@ impl State {
                     self.lead();
                 }
             }
-            Stage::Syncing | Stage::Listing | Stage::Asking { .. } | Stage::Leading => {}
+            Stage::Syncing | Stage::Listing | Stage::Fetching | Stage::Asking { .. } | Stage::Leading => {}
         }
     }
 
@@ -121,10 +124,7 @@ impl State {
         let (tasks, version) = match result {
             Ok(listed) => listed,
             Err(error) => {
-                warn!(term = leader.term, %error, "the list of tasks failed; it is begun anew");
-                leader.stage = Stage::Syncing;
-                let at = tick_ceil(self.now.mono + LIST_AGAIN);
-                self.wheel.insert(at, Alarm::Takeover);
+                self.begin_anew(&error);
                 return;
             }
         };
@@ -137,7 +137,48 @@ impl State {
         for uid in gone.map(|r| r.uid.clone()).collect::<Vec<_>>() {
             self.forget_task(&uid);
         }
-        self.ask_all();
+        let unknown = self.unknown_pods();
+        match &mut self.leader {
+            Some(leader) if !unknown.is_empty() => {
+                leader.stage = Stage::Fetching;
+                self.out.push(Output::FetchPods { reign, pods: unknown });
+            }
+            _ => self.ask_all(),
+        }
+    }
+
+    /// Pods on which attempts are recorded as running and which the caches do not know: gone, or not yet seen.
+    fn unknown_pods(&self) -> Vec<(String, String)> {
+        let running = self.records.values().filter(|r| r.written.phase == Some(Phase::Running));
+        let pods = running.filter_map(|record| {
+            let attempt = record.written.attempts.last()?;
+            let unknown = self.pools.pod(attempt.pod_uid.as_deref()?).is_none();
+            unknown.then_some((record.namespace.clone(), attempt.pod.clone()?))
+        });
+        pods.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    pub(super) fn fetched(&mut self, reign: u64, result: Result<Vec<Pod>, String>) {
+        if !self.leader.as_ref().is_some_and(|l| matches!(l.stage, Stage::Fetching) && l.since_term == reign) {
+            return;
+        }
+        match result {
+            Ok(pods) => {
+                for pod in pods {
+                    self.observe_pod(&pod);
+                }
+                self.ask_all();
+            }
+            Err(error) => self.begin_anew(&error),
+        }
+    }
+
+    fn begin_anew(&mut self, error: &str) {
+        let Some(leader) = &mut self.leader else { return };
+        warn!(term = leader.term, error, "a takeover's reads failed; they are begun anew");
+        leader.stage = Stage::Syncing;
+        let at = tick_ceil(self.now.mono + LIST_AGAIN);
+        self.wheel.insert(at, Alarm::Takeover);
     }
 
     fn ask_all(&mut self) {

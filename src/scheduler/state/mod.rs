@@ -160,6 +160,7 @@ impl State {
             Input::TaskWritten { task, serial, result } => self.task_written(task, serial, result),
             Input::TemplateWritten { template, serial, result } => self.template_written(&template, serial, result),
             Input::Listed { reign, result } => self.listed(reign, result),
+            Input::Fetched { reign, result } => self.fetched(reign, result),
             Input::Inventory { pod, reign, inventory } => self.inventory(&pod, reign, inventory),
             Input::Acquired { term, may_start_at } => self.acquired(term, may_start_at),
             Input::TermRaised { term } => self.term_raised(term),

@@ -28,6 +28,8 @@ struct World {
     writes: Vec<(String, Value)>,
     answer_writes: bool,
     listing: bool,
+    /// Pods that exist but were not seen by the watch.
+    unseen: Vec<Pod>,
     serial: u64,
     reign: u64,
 }
@@ -47,6 +49,7 @@ impl World {
             writes: Vec::new(),
             answer_writes: true,
             listing: false,
+            unseen: Vec::new(),
             serial: 0,
             reign: 0,
         };
@@ -118,6 +121,10 @@ impl World {
                         self.writes.push((write.name, write.status));
                     }
                     Output::List { .. } => self.listing = true,
+                    Output::FetchPods { reign, .. } => {
+                        let result = Ok(self.unseen.drain(..).collect());
+                        self.state.handle(Input::Fetched { reign, result }, self.now);
+                    }
                     _ => {}
                 }
             }
@@ -489,6 +496,20 @@ fn a_pod_that_is_gone_at_the_takeover_has_lost_its_work() {
     world.take_sent();
     world.lead(8, &[]);
     assert_eq!(world.status("t")["attempts"][0]["outcome"], "WorkerLost");
+}
+
+#[test]
+fn a_pod_the_caches_do_not_know_yet_is_not_lost_at_the_takeover() {
+    let mut world = ready(&["p1"]);
+    world.task("t", now());
+    world.after(300);
+    world.take_sent();
+    world.change(Change::PodGone(Box::new(pod("p1", true, "c1"))));
+    world.state.step_down();
+    world.unseen.push(pod("p1", true, "c1"));
+    world.lead(8, &[("p1", Inventory::Lists(Vec::new()))]);
+    let again = world.take_sent().remove(0);
+    assert_eq!((again.attempt, again.repeat, world.phase("t")), (1, true, Some(Phase::Running)));
 }
 
 #[test]
