@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use report::Row;
 use stage::Stage;
-use throughput::Ceiling;
+use throughput::{Ceiling, Throughput};
 
 #[tokio::main]
 async fn main() {
@@ -43,14 +43,16 @@ async fn main() {
     say("delays");
     rows.extend(timing::delays(&stage).await);
     say("tasks per second");
-    rows.extend(ceiling.rows());
-    rows.extend(throughput::measure(&stage, &ceiling).await);
-    stage.end().await;
+    let throughput = Throughput::measure(&stage).await;
+    stage.end_of_one_reign().await;
+    say("the API server alone, again");
+    let ceiling = ceiling.again().await;
+    rows.extend(throughput::rows(&throughput, &ceiling));
 
     say("10000 pending tasks");
     let stage = Stage::new("bench-pending").await;
     rows.extend(memory::measure(&stage).await);
-    stage.end().await;
+    stage.end_of_one_reign().await;
 
     say("takeovers");
     let mut stage = Stage::new("bench-takeover").await;

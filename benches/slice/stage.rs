@@ -1,6 +1,6 @@
 //! What every figure of the operator is measured on: a namespace, four pods that answer at once, a leader and a standby.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,16 @@ impl Stage {
 
     pub fn leader(&self) -> &Operator {
         &self.operators[self.leader]
+    }
+
+    /// As [`Stage::end`]; says so if the lead changed hands though nobody was to die.
+    pub async fn end_of_one_reign(self) {
+        let now = self.ns.wait_leader(&self.operators, SOON).await;
+        let terms: BTreeSet<u64> = self.arrivals.all().iter().map(|arrival| arrival.term).collect();
+        if now != self.leader || terms.len() > 1 {
+            eprintln!("bench: the lead changed hands meanwhile, so busy is the machine: these figures say little");
+        }
+        self.end().await;
     }
 
     /// Takes everything down, so that the next figure finds the API server at rest.

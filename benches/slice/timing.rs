@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures::StreamExt;
+
 use crate::api::order;
 use crate::report::{Row, millis, percentile, row};
 use crate::stage::{SOON, Stage};
@@ -9,6 +11,8 @@ use crate::stage::{SOON, Stage};
 const TASKS: usize = 200;
 /// Before the first that counts: connections, caches.
 const WARM_UP: usize = 20;
+/// Creates of delayed tasks under way at once: few, so that a task does not wait long for its own creation.
+const CREATES: usize = 4;
 /// Longest delay, milliseconds.
 const LONGEST: u64 = 2000;
 
@@ -35,7 +39,7 @@ pub async fn submit(stage: &Stage) -> Vec<Row> {
     ]
 }
 
-/// All at once, due at random instants of the next 2 s.
+/// Created one after another as fast as a few connections go, each due after a random time of up to 2 s.
 pub async fn delays(stage: &Stage) -> Vec<Row> {
     let mut creating = Vec::new();
     let before = stage.seen.counts().succeeded;
@@ -43,7 +47,7 @@ pub async fn delays(stage: &Stage) -> Vec<Row> {
         let task = order(&format!("delay-{n:03}")).delay(&format!("{delay}ms"));
         creating.push(async move { (task.create(&stage.ns).await, Duration::from_millis(delay)) });
     }
-    let created = futures::future::join_all(creating).await;
+    let created: Vec<_> = futures::stream::iter(creating).buffer_unordered(CREATES).collect().await;
     stage.seen.wait("the delayed tasks", SOON, |counts| counts.succeeded >= before + TASKS).await;
 
     let (mut from_create, mut decided, mut arrived, mut early) = (Vec::new(), Vec::new(), Vec::new(), 0);
