@@ -133,7 +133,7 @@ fn status() -> Value {
         "attempt": 1,
         "attempts": [{
             "number": 1, "pod": "order-worker-5d5c6f7b9c-abcde", "podUID": "5f3f3f0a-0000-4000-8000-000000000000",
-            "term": 1, "outcome": "Succeeded", "sentTime": at, "finishTime": at,
+            "term": 1, "outcome": "Succeeded", "sentTime": at, "timeoutTime": at, "finishTime": at,
         }],
         "result": "{\"ok\":true}",
         "term": 1,
