@@ -13,4 +13,5 @@ pub mod ready;
 pub mod report;
 pub mod retry;
 pub mod text;
+pub mod wall_clock;
 pub mod wheel;

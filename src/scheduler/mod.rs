@@ -10,3 +10,4 @@ mod record;
 mod request;
 pub mod run;
 pub mod state;
+mod timers;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use super::timers::Timer;
 use crate::api::{AxTaskSpec, AxTaskStatus};
 use crate::domain::effective::RetryRules;
 use crate::domain::lifecycle::{Life, Notice, later};
 use crate::domain::pool::PoolKey;
 use crate::domain::ready::Place;
-use crate::domain::wheel::TimerId;
 
 /// What is known of one task. The object's part is kept by every replica, `life` by the leader alone.
 #[derive(Debug)]
@@ -48,12 +48,12 @@ pub(super) struct Record {
     pub failed_writes: u32,
     /// A write of this version can never be recorded.
     pub unwritable: Option<u64>,
-    pub wake: Option<(TimerId, Timestamp)>,
-    pub write: Option<(TimerId, Timestamp)>,
+    pub wake: Option<(Timer, Timestamp)>,
+    pub write: Option<(Timer, Timestamp)>,
     /// Nobody can be asked after the attempt under way: it is presumed to work on until this timer.
-    pub presumed: Option<TimerId>,
+    pub presumed: Option<Timer>,
     /// If nothing is heard of the attempt under way by then, something is wrong here: it is given up.
-    pub overdue: Option<TimerId>,
+    pub overdue: Option<Timer>,
     /// Its place in a line, or that it is blocked there.
     pub line: Option<Line>,
     /// The attempt under way keeps the rules it was sent under.
@@ -111,6 +111,12 @@ impl Record {
             // Due at once: there is nothing to be early for.
             None => self.seen_live.unwrap_or(self.created).min(anchor),
         }
+    }
+
+    /// Whether the instant it waits for is one of the wall clock: `runAt`, or a `startDeadline` that counts from it.
+    pub fn waits_for_the_clock(&self) -> bool {
+        let untouched = self.life.as_ref().is_some_and(|l| l.start_time.is_none() && l.current.is_none());
+        self.spec.run_at.is_some() && untouched
     }
 
     /// The same instant for every attempt, whoever computes it: `ce-time`.

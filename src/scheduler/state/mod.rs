@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use super::input::{Input, Name, Output};
 use super::record::Record;
+use super::timers::{Timers, tick_ceil, tick_floor};
 use crate::cluster::lease::OffsetBounds;
 use crate::cluster::watch::{Change, Kind, Scope};
 use crate::domain::credit::Books;
@@ -28,7 +29,7 @@ use crate::domain::dispatch::Report;
 use crate::domain::lifecycle::later;
 use crate::domain::pool::{PoolKey, Pools};
 use crate::domain::ready::ReadyQueue;
-use crate::domain::wheel::{Progress, Tick, Wheel};
+use crate::domain::wheel::Tick;
 use crate::ops::clock::Now;
 use lead::Leader;
 use templates::Template;
@@ -67,7 +68,7 @@ pub struct State {
     /// Templates whose status may differ.
     touched: BTreeSet<Name>,
     template_round: bool,
-    wheel: Wheel<Alarm>,
+    timers: Timers<Alarm>,
     leader: Option<Leader>,
     /// Outcomes that were heard while this replica did not lead: its own, and true whoever leads.
     held: Vec<Report>,
@@ -138,7 +139,7 @@ impl State {
             stirred: BTreeSet::new(),
             touched: BTreeSet::new(),
             template_round: false,
-            wheel: Wheel::new(tick_floor(now.mono)),
+            timers: Timers::new(now),
             leader: None,
             held: Vec::new(),
             hold_sends_until: None,
@@ -153,7 +154,7 @@ impl State {
 
     /// Takes an input in.
     pub fn handle(&mut self, input: Input, now: Now) {
-        self.now = now;
+        self.now = self.timers.look(now);
         match input {
             Input::Change(change) => self.change(change),
             Input::Report(report) => self.report(report),
@@ -169,18 +170,20 @@ impl State {
         }
     }
 
-    /// What the API server's clock is known to differ by.
+    /// What the API server's clock is known to differ by from the machine's own.
     pub fn set_offset(&mut self, offset: Option<OffsetBounds>) {
-        self.offset = offset;
+        // Instants here are those of the steady clock, which may follow the machine's by up to a second.
+        let behind = self.timers.behind();
+        self.offset = offset.map(|bounds| OffsetBounds {
+            lower: bounds.lower.saturating_add(behind),
+            upper: bounds.upper.saturating_add(behind),
+        });
     }
 
     /// Lets time act, sends what can be sent. Call after inputs and when [`State::next_due`] has come.
     pub fn turn(&mut self, now: Now) -> Vec<Output> {
-        self.now = now;
-        let mut due = Vec::new();
-        // More than the budget stays in the wheel, where `next_due` shows it.
-        let _: Progress = self.wheel.advance(tick_floor(now.mono), BUDGET, |_, _, alarm| due.push(alarm));
-        for alarm in due {
+        self.now = self.timers.look(now);
+        for alarm in self.timers.advance(BUDGET) {
             self.alarm(alarm);
         }
         self.send_all();
@@ -189,7 +192,7 @@ impl State {
 
     /// When time acts next, as a monotonic reading.
     pub fn next_due(&self) -> Option<Duration> {
-        self.wheel.next_due().map(Duration::from_millis)
+        self.timers.next_due()
     }
 
     /// Whether every watch has delivered its first list.
@@ -205,7 +208,7 @@ impl State {
 
     /// Tasks known, and timers armed.
     pub fn sizes(&self) -> (usize, usize) {
-        (self.records.len(), self.wheel.len())
+        (self.records.len(), self.timers.len())
     }
 
     fn alarm(&mut self, alarm: Alarm) {
@@ -324,12 +327,4 @@ impl State {
             ..Waiting::default()
         })
     }
-}
-
-fn tick_floor(mono: Duration) -> Tick {
-    u64::try_from(mono.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn tick_ceil(mono: Duration) -> Tick {
-    u64::try_from(mono.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -10,7 +10,7 @@ use super::{Alarm, State};
 use crate::api::{AxTask, AxTaskSpec, AxTaskStatus, Phase, annotation};
 use crate::cluster::guarded::Guarded;
 use crate::cluster::watch::Kind;
-use crate::domain::effective::RetryRules;
+use crate::domain::effective::{RetryRules, start_deadline};
 use crate::domain::execution_id::execution_id;
 use crate::domain::lifecycle::{Event, reason};
 use crate::scheduler::input::Output;
@@ -153,12 +153,14 @@ impl State {
     pub(super) fn apply_wants(&mut self, id: u64) {
         let offset = self.offset;
         let Some(record) = self.records.get(&id) else { return };
+        let template = record.template().and_then(|name| self.templates.get(&name));
         let event = match &record.problem {
             Some(problem) => Event::Bury { reason: problem.reason, message: problem.message.clone() },
             None => Event::Wanted {
                 suspend: record.spec.suspend,
                 cancel: record.spec.cancel.unwrap_or(false),
                 ready_at: record.ready_at(|at| Self::latest_local(offset, at)),
+                deadline: start_deadline(&record.spec, template.map(|t| &t.spec)),
             },
         };
         self.step(id, event);
@@ -183,11 +185,11 @@ impl State {
             // Nobody will report of it: its place is free when it would have timed out.
             let (pod, attempt) = (current.pod_uid.clone(), current.number);
             let at = self.tick_of(current.timeout_at);
-            self.wheel.insert(at, Alarm::Free { pod, execution, attempt });
+            self.timers.insert(at, Alarm::Free { pod, execution, attempt });
         }
         let timers = [record.wake.map(|(t, _)| t), record.write.map(|(t, _)| t), record.presumed, record.overdue];
         for timer in timers.into_iter().flatten() {
-            self.wheel.cancel(timer);
+            self.timers.cancel(timer);
         }
         self.index_template(id, record.template(), None);
         debug!(task = %record.path, "task is gone");

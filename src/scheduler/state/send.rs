@@ -6,7 +6,7 @@ use std::time::Duration;
 use tracing::{debug, info, warn};
 use uuid::Uuid;
 
-use super::{Alarm, State};
+use super::{Alarm, State, tick_ceil};
 use crate::api::{Outcome, Phase};
 use crate::domain::answer::{Failure, Refused, Verdict};
 use crate::domain::dispatch::{Destination, Dispatch, Order, Report, What};
@@ -99,7 +99,7 @@ impl State {
         let at = soonest.map_or(self.now.mono + LOOK_AGAIN, |until| until.min(self.now.mono + LOOK_AGAIN));
         let Some(line) = self.lines.get_mut(key).filter(|line| !line.recheck && !line.queue.is_empty()) else { return };
         line.recheck = true;
-        self.wheel.insert(super::tick_ceil(at), Alarm::Pool(key.clone()));
+        self.timers.insert(tick_ceil(at), Alarm::Pool(key.clone()));
     }
 
     /// Sends a task to a pod. `false`: it could not be sent, and waits elsewhere.
@@ -236,7 +236,7 @@ impl State {
                 // The Lease loop will say that the lead is lost, or lead on: until then, no try after try.
                 let until = self.now.mono + LOOK_AGAIN;
                 self.hold_sends_until = Some(until);
-                self.wheel.insert(super::tick_ceil(until), Alarm::Sends);
+                self.timers.insert(tick_ceil(until), Alarm::Sends);
                 self.act(task, Event::Refused { number, why: "this replica leads no more".to_owned() });
             }
         }
@@ -386,11 +386,11 @@ impl State {
     pub(super) fn presume(&mut self, id: u64) {
         let Some(record) = self.records.get(&id) else { return };
         let Some(current) = record.life.as_ref().and_then(|l| l.current.as_ref()) else { return };
-        let timer = self.wheel.insert(self.tick_of(current.timeout_at), Alarm::Presumed(id));
+        let timer = self.timers.insert(self.tick_of(current.timeout_at), Alarm::Presumed(id));
         if let Some(record) = self.records.get_mut(&id) {
             record.presumed = Some(timer);
             if let Some(timer) = record.overdue.take() {
-                self.wheel.cancel(timer);
+                self.timers.cancel(timer);
             }
         }
     }
@@ -414,7 +414,7 @@ impl State {
     pub(super) fn lose_presumed(&mut self, id: u64, why: &str) {
         let Some(record) = self.records.get_mut(&id) else { return };
         let Some(timer) = record.presumed.take() else { return };
-        self.wheel.cancel(timer);
+        self.timers.cancel(timer);
         let Some(current) = record.life.as_ref().and_then(|l| l.current.clone()) else { return };
         record.owed.insert((Arc::from(current.pod_uid.as_str()), current.number));
         let failure = Failure::stated("WorkerLost", why);

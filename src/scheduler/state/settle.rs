@@ -84,14 +84,14 @@ impl State {
         match (running.map(|c| c.timeout_at), record.overdue) {
             (Some(timeout_at), None) if record.presumed.is_none() => {
                 let at = later(timeout_at.max(self.now.wall), GIVEN_UP_AFTER);
-                let timer = self.wheel.insert(self.tick_of(at), Alarm::Overdue(id));
+                let timer = self.timers.insert(self.tick_of(at), Alarm::Overdue(id));
                 if let Some(record) = self.records.get_mut(&id) {
                     record.overdue = Some(timer);
                 }
             }
             (None, Some(timer)) => {
                 record.overdue = None;
-                self.wheel.cancel(timer);
+                self.timers.cancel(timer);
             }
             _ => {}
         }
@@ -105,11 +105,15 @@ impl State {
                 return;
             }
             if let Some((timer, _)) = record.wake.take() {
-                self.wheel.cancel(timer);
+                self.timers.cancel(timer);
             }
             let Some((at, wake)) = want else { return };
             if at > self.now.wall {
-                let timer = self.wheel.insert(self.tick_of(at), Alarm::Wake(id));
+                let timer = if record.waits_for_the_clock() {
+                    self.timers.insert_wall(at, Alarm::Wake(id))
+                } else {
+                    self.timers.insert(self.tick_of(at), Alarm::Wake(id))
+                };
                 if let Some(record) = self.records.get_mut(&id) {
                     record.wake = Some((timer, at));
                 }
@@ -129,6 +133,7 @@ impl State {
             Wake::Due => Event::Due,
             Wake::Stall => Event::Stall,
             Wake::CancelGrace => Event::CancelGrace,
+            Wake::Deadline => Event::DeadlinePassed,
         };
         if self.step(id, event).is_some() {
             return false;
@@ -144,15 +149,9 @@ impl State {
     pub(super) fn woken(&mut self, id: u64) {
         let Some(record) = self.records.get_mut(&id) else { return };
         let Some((_, at)) = record.wake.take() else { return };
-        // The wheel keeps elapsed time; the instants in status are the wall clock's, which may have been set back.
-        // What the wheel says is due, is due.
+        // Instants in status are the wall clock's, which may have been set back while elapsed time went on. What a
+        // wheel says is due, is due.
         let wake = record.life.as_ref().and_then(lifecycle::wake).filter(|(want, _)| *want == at);
-        // But `runAt` means the wall clock: set back, it is waited for again.
-        let set_back = at.duration_since(self.now.wall) > jiff::SignedDuration::from_secs(1);
-        if set_back && record.spec.run_at.is_some() && record.life.as_ref().is_some_and(|l| l.phase == Phase::Pending) {
-            self.settle(id);
-            return;
-        }
         if let Some((at, wake)) = wake {
             let wall = self.now.wall;
             self.now.wall = wall.max(at);
@@ -269,13 +268,13 @@ impl State {
             return;
         }
         if let Some((timer, _)) = record.write.take() {
-            self.wheel.cancel(timer);
+            self.timers.cancel(timer);
         }
         match want {
             None => {}
             Some(at) if at <= now => self.write_now(id),
             Some(at) => {
-                let timer = self.wheel.insert(self.tick_of(at), Alarm::Write(id));
+                let timer = self.timers.insert(self.tick_of(at), Alarm::Write(id));
                 if let Some(record) = self.records.get_mut(&id) {
                     record.write = Some((timer, at));
                 }

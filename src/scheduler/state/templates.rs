@@ -128,7 +128,7 @@ impl State {
     fn next_template_round(&mut self, at: Duration) {
         if !self.template_round {
             self.template_round = true;
-            self.wheel.insert(tick_ceil(at), Alarm::Templates);
+            self.timers.insert(tick_ceil(at), Alarm::Templates);
         }
     }
 
