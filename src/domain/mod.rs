@@ -12,5 +12,6 @@ pub mod pool;
 pub mod ready;
 pub mod report;
 pub mod retry;
+pub mod schedule;
 pub mod text;
 pub mod wheel;
