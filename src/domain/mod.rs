@@ -12,6 +12,7 @@ pub mod pool;
 pub mod ready;
 pub mod report;
 pub mod retry;
+pub mod schedule;
 pub mod text;
 pub mod wall_clock;
 pub mod wheel;
