@@ -13,6 +13,7 @@ use tracing::{error, info, warn};
 use ax::api::Duration as Span;
 use ax::cluster::client::Clients;
 use ax::cluster::lease::{self, Leadership, LeaseCommand, LeaseConfig, LeaseEvent};
+use ax::cluster::runs::RunMaker;
 use ax::cluster::server_clock::ServerClock;
 use ax::cluster::status::StatusWriter;
 use ax::cluster::{events, watch as watches};
@@ -56,7 +57,7 @@ struct Args {
     #[arg(long, env = "AX_LEADER_ELECTION_RETRY_PERIOD")]
     leader_election_retry_period: Option<Span>,
 
-    /// Status writes under way at once, 1 to 1000.
+    /// Status writes under way at once, and as many runs being made, 1 to 1000.
     #[arg(long, env = "AX_KUBE_API_IN_FLIGHT", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1000))]
     kube_api_in_flight: u16,
 
@@ -181,6 +182,7 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     info!(namespace = %args.namespace, watching = ?scopes, "started");
     let hands = Hands {
         orders: order_tx,
+        runs: RunMaker::new(clients.write.clone(), usize::from(args.kube_api_in_flight), leadership.clone(), clock),
         writer: StatusWriter::new(clients.write.clone(), usize::from(args.kube_api_in_flight), leadership, clock),
         teller,
         lease: command_tx.clone(),

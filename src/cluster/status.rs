@@ -19,7 +19,7 @@ use crate::ops::clock::Clock;
 /// A write that takes longer is given up; whether it was applied shows when the object is read again.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The answer is 0.8 KB this way, whatever the payload.
-const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+pub(super) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// One write.
 #[derive(Debug)]

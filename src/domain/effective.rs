@@ -14,6 +14,8 @@ pub const DEFAULT_MAX_RETRIES: u32 = 3;
 pub const DEFAULT_DELAYS: [Duration; 3] = [Duration::from_secs(30), Duration::from_secs(120), Duration::from_secs(600)];
 /// Jitter where nobody says.
 pub const DEFAULT_JITTER_PERCENT: u32 = 10;
+/// Ended runs that are kept where nobody says: Succeeded, Canceled, Dead and Unknown.
+pub const DEFAULT_HISTORY: (usize, usize, usize) = (3, 3, 100);
 /// Port where nobody says.
 pub const DEFAULT_PORT: u16 = 8080;
 

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::timers::Timer;
-use crate::api::{AxTaskSpec, AxTaskStatus};
-use crate::domain::effective::RetryRules;
+use crate::api::{AxTaskSpec, AxTaskStatus, Phase};
+use crate::domain::dispatch::Dispatch;
+use crate::domain::effective::{RetryRules, Trigger};
 use crate::domain::lifecycle::{Life, Notice, later};
 use crate::domain::pool::PoolKey;
 use crate::domain::ready::Place;
+use crate::domain::run::Cause;
 
 /// What is known of one task. The object's part is kept by every replica, `life` by the leader alone.
 #[derive(Debug)]
@@ -31,6 +34,16 @@ pub(super) struct Record {
     pub created: Timestamp,
     /// When this replica saw it come into being, if it did.
     pub seen_live: Option<Timestamp>,
+    /// The template whose run it is, and what made it.
+    pub made_by: Option<(String, Cause)>,
+    /// Names of the tasks it waits for, as indexed.
+    pub depends_on: Vec<String>,
+    /// The gates it is inside of.
+    pub gates: Vec<GateKey>,
+    /// Sent once its `Running` is persisted.
+    pub ahead: Option<Box<Dispatch>>,
+    /// A deletion was ordered; not again before this.
+    pub removing_until: Option<Duration>,
     /// Why it can never run, if so.
     pub problem: Option<Problem>,
     /// Last version seen or written; anything older is old news.
@@ -88,6 +101,19 @@ pub(super) enum Line {
     Blocked(PoolKey),
     /// For its template.
     NoTemplate,
+    /// Outside a gate.
+    Outside(GateKey, Place),
+}
+
+/// A gate before the lines: see [`crate::domain::gate`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum GateKey {
+    /// `concurrencyPolicy: Queue`: the runs of the template of this uid.
+    Turn(String),
+    /// `concurrencyKey`, in its namespace.
+    Key(String, String),
+    /// `maxConcurrent` of the template of this namespace and name.
+    Cap(String, String),
 }
 
 impl Record {
@@ -104,7 +130,7 @@ impl Record {
         {
             return ready_time.0;
         }
-        let recorded = latest_local(later(self.created, std::time::Duration::from_secs(1)));
+        let recorded = latest_local(later(self.created, Duration::from_secs(1)));
         let anchor = self.seen_live.map_or(recorded, |seen| seen.min(recorded));
         match &self.spec.delay {
             Some(delay) => later(anchor, delay.get()),
@@ -126,6 +152,25 @@ impl Record {
             (None, Some(delay)) => later(self.created, delay.get()),
             (None, None) => self.created,
         }
+    }
+
+    /// What made it due.
+    pub fn trigger(&self) -> Trigger {
+        match &self.made_by {
+            Some((_, Cause::Tick(_))) => Trigger::Schedule,
+            Some((_, Cause::Trigger(_))) => Trigger::Manual,
+            None => Trigger::of(&self.spec),
+        }
+    }
+
+    /// Whether it has ended, and that is persisted.
+    pub fn has_ended(&self) -> bool {
+        self.written.phase.is_some_and(Phase::is_final)
+    }
+
+    /// Where it stands, as far as is known here.
+    pub fn phase(&self) -> Phase {
+        self.life.as_ref().map(|l| l.phase).or(self.written.phase).unwrap_or(Phase::Pending)
     }
 
     /// Its template's name, if it refers to one.

@@ -13,6 +13,7 @@ use super::input::{Input, Output};
 use super::state::{Config, State};
 use crate::cluster::events::Teller;
 use crate::cluster::lease::LeaseCommand;
+use crate::cluster::runs::RunMaker;
 use crate::cluster::server_clock::ServerClock;
 use crate::cluster::status::StatusWriter;
 use crate::cluster::takeover;
@@ -32,6 +33,8 @@ pub struct Hands {
     pub orders: mpsc::Sender<Order>,
     /// Writes statuses.
     pub writer: StatusWriter,
+    /// Makes and deletes runs.
+    pub runs: RunMaker,
     /// Writes Events.
     pub teller: Teller,
     /// Holds the Lease.
@@ -137,6 +140,18 @@ impl Hands {
                     let result = writer.template(write).await;
                     let _: Result<(), _> = inputs.send(Input::TemplateWritten { template, serial, result }).await;
                 });
+            }
+            Output::MakeRun { template, serial, run, term } => {
+                let (maker, inputs) = (self.runs.clone(), self.inputs.clone());
+                tokio::spawn(async move {
+                    let result = maker.make(&run, term).await;
+                    let run = run.metadata.name.clone().unwrap_or_default();
+                    let _: Result<(), _> = inputs.send(Input::RunMade { template, run, serial, result }).await;
+                });
+            }
+            Output::RemoveRun(removal) => {
+                let maker = self.runs.clone();
+                tokio::spawn(async move { maker.delete(removal).await });
             }
             Output::Tell(told) => self.teller.tell(told),
             Output::List { reign } => {

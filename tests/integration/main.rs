@@ -12,6 +12,8 @@ mod harness;
 mod lifecycle;
 mod rbac;
 mod scene;
+mod schedules;
 mod submit;
 mod takeover;
 mod timing;
+mod waiting;

@@ -281,10 +281,14 @@ impl State {
             self.adopt(*id, &answers, &listed);
         }
         for id in &ids {
+            self.keep_inside(*id);
+        }
+        for id in &ids {
             self.apply_wants(*id);
             self.settle(*id);
         }
-        for name in self.templates.keys().cloned().collect::<Vec<_>>() {
+        for name in self.templates.keys().cloned().collect::<BTreeSet<_>>() {
+            self.take_schedule_over(&name);
             self.touch_template(name);
         }
         self.take_held();
@@ -349,6 +353,19 @@ impl State {
             record.rules = effective.retry;
         }
         self.step(id, Event::Shown(shown)).is_none()
+    }
+
+    /// What runs already, or has had its turn, is inside its gates before anybody else is let in.
+    fn keep_inside(&mut self, id: u64) {
+        let Some(record) = self.records.get(&id) else { return };
+        let Some(life) = record.life.as_ref().filter(|l| !l.phase.is_final()) else { return };
+        let live = record.execution.is_some_and(|execution| self.books.values().any(|b| b.holds(&execution)));
+        let template = record.template().and_then(|name| self.templates.get(&name));
+        if (live || life.start_time.is_some())
+            && let Ok(effective) = effective(&record.spec, template.map(|t| &t.spec))
+        {
+            self.occupy_gates(id, &effective);
+        }
     }
 
     /// A running attempt goes on under this leader.
@@ -425,7 +442,12 @@ impl State {
             record.must_save = 0;
             record.failed_writes = 0;
             record.hold_writes_until = None;
+            record.gates.clear();
+            record.ahead = None;
+            record.removing_until = None;
         }
+        self.gates.clear();
+        self.orphans.clear();
         self.timers.clear();
         self.lines.clear();
         self.books.clear();

@@ -1,13 +1,18 @@
 //! Everything the leader loop knows, in one synchronous struct. Pure but for the log: `now` is an argument, what is to
 //! be done comes out as [`Output`]s.
 //!
-//! Every replica keeps the objects (`observe`, `workloads`); the leader alone keeps lives (`lead`), timers, lines and
-//! writes (`settle`), and sends (`send`).
+//! Every replica keeps the objects (`observe`, `workloads`, `templates`); the leader alone keeps lives (`lead`), timers,
+//! lines and writes (`settle`, `template_status`), what a task waits for (`dependencies`, `gates`), makes runs (`runs`)
+//! and sends (`send`).
 
+mod dependencies;
+mod gates;
 mod lead;
 mod observe;
+mod runs;
 mod send;
 mod settle;
+mod template_status;
 mod templates;
 #[cfg(test)]
 mod tests;
@@ -20,15 +25,17 @@ use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use super::input::{Input, Name, Output};
-use super::record::Record;
+use super::record::{GateKey, Record};
 use super::timers::{Timers, tick_ceil, tick_floor};
 use crate::cluster::lease::OffsetBounds;
 use crate::cluster::watch::{Change, Kind, Scope};
 use crate::domain::credit::Books;
 use crate::domain::dispatch::Report;
+use crate::domain::gate::Gate;
 use crate::domain::lifecycle::later;
 use crate::domain::pool::{PoolKey, Pools};
 use crate::domain::ready::ReadyQueue;
+use crate::domain::run::Cause;
 use crate::domain::wheel::Tick;
 use crate::ops::clock::Now;
 use lead::Leader;
@@ -57,6 +64,14 @@ pub struct State {
     records: HashMap<u64, Record>,
     by_uid: HashMap<String, u64>,
     by_execution: HashMap<Uuid, u64>,
+    by_name: HashMap<Name, u64>,
+    /// Tasks that wait for the task of this name, whether it exists or not.
+    dependents: HashMap<Name, BTreeSet<u64>>,
+    /// Runs, by the uid of their template.
+    by_owner: HashMap<String, BTreeSet<u64>>,
+    gates: HashMap<GateKey, Gate>,
+    /// Gates that executions of deleted tasks are inside of until their credit is free.
+    orphans: HashMap<Uuid, (u64, Vec<GateKey>)>,
     templates: HashMap<Name, Template>,
     /// Tasks that refer to a template, whether it exists or not.
     by_template: HashMap<Name, BTreeSet<u64>>,
@@ -116,6 +131,10 @@ enum Alarm {
     Free { pod: String, execution: Uuid, attempt: u32 },
     /// Statuses of templates are to be looked at.
     Templates,
+    /// A template's next run is due.
+    Tick(Name),
+    /// A run whose making failed is to be tried again.
+    Make(Name, Cause),
     /// The takeover goes on.
     Takeover,
 }
@@ -131,6 +150,11 @@ impl State {
             records: HashMap::new(),
             by_uid: HashMap::new(),
             by_execution: HashMap::new(),
+            by_name: HashMap::new(),
+            dependents: HashMap::new(),
+            by_owner: HashMap::new(),
+            gates: HashMap::new(),
+            orphans: HashMap::new(),
             templates: HashMap::new(),
             by_template: HashMap::new(),
             pools: Pools::default(),
@@ -160,6 +184,7 @@ impl State {
             Input::Report(report) => self.report(report),
             Input::TaskWritten { task, serial, result } => self.task_written(task, serial, result),
             Input::TemplateWritten { template, serial, result } => self.template_written(&template, serial, result),
+            Input::RunMade { template, run, serial, result } => self.run_made(&template, &run, serial, result),
             Input::Listed { reign, result } => self.listed(reign, result),
             Input::Fetched { reign, result } => self.fetched(reign, result),
             Input::Inventory { pod, reign, inventory } => self.inventory(&pod, reign, inventory),
@@ -226,6 +251,8 @@ impl State {
             Alarm::Sends => {}
             Alarm::Free { pod, execution, attempt } => self.give_back(&pod, &execution, attempt),
             Alarm::Templates => self.template_round(),
+            Alarm::Tick(template) => self.tick(&template),
+            Alarm::Make(template, cause) => self.make_again(&template, &cause),
             Alarm::Takeover => self.take_over(),
         }
     }
@@ -271,6 +298,7 @@ impl State {
                 for uid in gone.map(|r| r.uid.clone()).collect::<Vec<_>>() {
                     self.forget_task(&uid);
                 }
+                self.runs_listed();
             }
             Kind::Template => self.templates_gone(|name, uid| inside(&name.0) && !seen.contains(uid)),
             Kind::Deployment => {

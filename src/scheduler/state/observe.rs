@@ -13,6 +13,7 @@ use crate::cluster::watch::Kind;
 use crate::domain::effective::{RetryRules, start_deadline};
 use crate::domain::execution_id::execution_id;
 use crate::domain::lifecycle::{Event, reason};
+use crate::domain::run;
 use crate::scheduler::input::Output;
 use crate::scheduler::record::{Problem, Record};
 use crate::worker::wire;
@@ -33,7 +34,7 @@ impl State {
         let version = meta.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0);
         let id = match self.by_uid.get(&uid) {
             Some(id) => *id,
-            None => self.new_record(namespace, name, uid, live),
+            None => self.new_record(namespace.clone(), name.clone(), uid, live),
         };
         let Some(record) = self.records.get_mut(&id) else { return };
         // What this replica wrote or saw later is newer than what a lagging watch says.
@@ -50,6 +51,9 @@ impl State {
             record.created = created.0;
         }
         let before = record.template();
+        let (made_by, name) = (run::made_by(meta), (namespace, name));
+        let made_by_before = std::mem::replace(&mut record.made_by, made_by);
+        let ended_before = record.has_ended();
         let written = match task {
             Guarded::Good { object, bytes } => {
                 record.problem = too_large(&object.spec, bytes);
@@ -82,7 +86,11 @@ impl State {
         }
         record.written = written;
         record.unwritable = None;
+        let ended_now = !ended_before && record.has_ended();
         let after = record.template();
+        if !known || made_by_before != record.made_by {
+            self.index_owner(id, made_by_before);
+        }
         if before != after || !known {
             self.index_template(id, before, after);
         }
@@ -92,6 +100,9 @@ impl State {
         }
         if self.is_leading() {
             self.spec_observed(id, known && !ended_elsewhere);
+            if !known || ended_now {
+                self.dependency_moved(&name);
+            }
         }
     }
 
@@ -103,6 +114,7 @@ impl State {
             self.by_execution.insert(execution, id);
         }
         self.by_uid.insert(uid.clone(), id);
+        self.by_name.insert((namespace.clone(), name.clone()), id);
         let record = Record {
             path: Arc::from(format!("{namespace}/{name}")),
             namespace,
@@ -115,6 +127,11 @@ impl State {
             generation: 0,
             created: self.now.wall,
             seen_live: live.then_some(self.now.wall),
+            made_by: None,
+            depends_on: Vec::new(),
+            gates: Vec::new(),
+            ahead: None,
+            removing_until: None,
             problem: None,
             version: 0,
             written: AxTaskStatus::default(),
@@ -151,6 +168,7 @@ impl State {
 
     /// Brings a life in line with the spec: ready time, suspend, cancel, or that it can never run.
     pub(super) fn apply_wants(&mut self, id: u64) {
+        self.look_at_dependencies(id);
         let offset = self.offset;
         let Some(record) = self.records.get(&id) else { return };
         let template = record.template().and_then(|name| self.templates.get(&name));
@@ -172,9 +190,25 @@ impl State {
     pub(super) fn forget_task(&mut self, uid: &str) {
         let Some(id) = self.by_uid.remove(uid) else { return };
         self.leave_line(id);
-        let Some(record) = self.records.remove(&id) else { return };
+        self.drop_dependencies(id);
+        let Some(mut record) = self.records.remove(&id) else { return };
+        let name = (record.namespace.clone(), record.name.clone());
+        if self.by_name.get(&name) == Some(&id) {
+            self.by_name.remove(&name);
+        }
+        if let Some((owner, _)) = &record.made_by
+            && let Some(ids) = self.by_owner.get_mut(owner)
+        {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_owner.remove(owner);
+            }
+        }
         if let Some(execution) = record.execution {
             self.by_execution.remove(&execution);
+            if let Some(dispatch) = record.ahead.take() {
+                self.give_back(&dispatch.pod.uid, &execution, dispatch.attempt);
+            }
             for (pod, attempt) in &record.owed {
                 self.give_back(pod, &execution, *attempt);
             }
@@ -192,7 +226,21 @@ impl State {
             self.timers.cancel(timer);
         }
         self.index_template(id, record.template(), None);
+        self.orphan_gates(id, record.execution, std::mem::take(&mut record.gates));
+        self.dependency_moved(&name);
         debug!(task = %record.path, "task is gone");
+    }
+
+    fn index_owner(&mut self, id: u64, before: Option<(String, run::Cause)>) {
+        if let Some(ids) = before.as_ref().and_then(|(owner, _)| self.by_owner.get_mut(owner)) {
+            ids.remove(&id);
+        }
+        let made_by = self.records.get(&id).and_then(|r| r.made_by.as_ref());
+        if let Some((owner, _)) = made_by {
+            let owner = owner.clone();
+            self.by_owner.entry(owner).or_default().insert(id);
+            self.run_seen(id);
+        }
     }
 
     fn index_template(&mut self, id: u64, before: Option<(String, String)>, after: Option<(String, String)>) {

@@ -117,6 +117,7 @@ impl State {
             name: Arc::from(pod.name.as_str()),
             addr: (ip, effective.target.port).into(),
         };
+        let keyed = effective.key.is_some();
         let attempt = life.attempt + 1;
         let headers = request::headers(record, &effective, &execution, attempt, life.budget_from);
         let dispatch = Dispatch {
@@ -141,9 +142,35 @@ impl State {
             return false;
         }
         self.books.entry(pod_uid.to_owned()).or_default().take(execution, attempt);
-        self.out.push(Output::Order(Order::Send(Box::new(dispatch))));
+        match self.records.get_mut(&id) {
+            // A successor must know who holds the key, whatever happens to this replica: it is written ahead.
+            Some(record) if keyed => {
+                record.ahead = Some(Box::new(dispatch));
+                record.must_save = record.revision;
+            }
+            _ => self.out.push(Output::Order(Order::Send(Box::new(dispatch)))),
+        }
         self.settle(id);
         true
+    }
+
+    /// What was written ahead goes out, unless the life has gone on meanwhile.
+    pub(super) fn send_ahead(&mut self, id: u64) {
+        let term = self.leader.as_ref().map_or(0, |l| l.term);
+        let Some(record) = self.records.get_mut(&id) else { return };
+        let Some(mut dispatch) = record.ahead.take() else { return };
+        let current = record.life.as_ref().and_then(|l| l.current.as_ref());
+        if current.is_some_and(|c| c.number == dispatch.attempt) && !self.stopping {
+            dispatch.term = term;
+            self.out.push(Output::Order(Order::Send(dispatch)));
+        }
+    }
+
+    /// What was to be written ahead is not sent: nothing has started.
+    pub(super) fn drop_ahead(&mut self, id: u64, why: &str) {
+        let Some(dispatch) = self.records.get_mut(&id).and_then(|record| record.ahead.take()) else { return };
+        self.give_back(&dispatch.pod.uid, &dispatch.execution, dispatch.attempt);
+        self.step(id, Event::Refused { number: dispatch.attempt, why: why.to_owned() });
     }
 
     /// Asks the pod of a running attempt again: the same request, with the time that remains.
@@ -377,6 +404,7 @@ impl State {
                 self.books.remove(pod);
             }
         }
+        self.credit_is_free(execution);
         if let Some(key) = self.pools.pod(pod).and_then(|pod| self.pools.key_of(pod)) {
             self.stirred.insert(key.clone());
         }

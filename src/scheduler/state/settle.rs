@@ -74,6 +74,7 @@ impl State {
         self.arm_wake(id);
         self.arm_overdue(id);
         self.take_place(id);
+        self.leave_gates(id);
         self.plan_write(id);
     }
 
@@ -192,7 +193,8 @@ impl State {
             return;
         }
         let place = Place { priority: effective.priority, ready_at: life.queued_at, id };
-        let key = PoolKey { namespace: record.namespace.clone(), deployment: effective.target.deployment };
+        let deployment = effective.target.deployment.clone();
+        let key = PoolKey { namespace: record.namespace.clone(), deployment };
         if let Some((reason, message)) = self.pools.why_blocked(&key, effective.target.port) {
             self.line(&key).blocked.insert(id);
             self.set_line(id, Line::Blocked(key));
@@ -201,10 +203,15 @@ impl State {
             self.arm_wake(id);
             return;
         }
+        if let Err((reason, message)) = self.pass_gates(id, &effective, place) {
+            self.step(id, Event::Waits { reason, message });
+            return;
+        }
         self.line(&key).queue.push(place);
         self.stirred.insert(key.clone());
         self.set_line(id, Line::Queued(key, place));
-        if record_reason(&self.records, id).is_some_and(reason::stalls) {
+        let outside = |reason: &str| matches!(reason, reason::WAITING_FOR_KEY | reason::MAX_CONCURRENT);
+        if record_reason(&self.records, id).is_some_and(|reason| reason::stalls(reason) || outside(reason)) {
             let message = "due, waiting for a place".to_owned();
             self.step(id, Event::Waits { reason: reason::QUEUED, message });
         }
@@ -251,6 +258,7 @@ impl State {
                 }
             }
             Line::NoTemplate => {}
+            Line::Outside(gate, place) => self.give_up_gate(&gate, place),
         }
     }
 
@@ -382,6 +390,8 @@ impl State {
                 error!(task = %record.path, error = %why, "the API server refuses this status; it is not repeated");
                 record.unwritable = Some(record.version);
                 record.saved = record.revision;
+                self.drop_ahead(id, "its status cannot be written");
+                let Some(record) = self.records.get_mut(&id) else { return };
                 record.notices.clear();
                 let told = lifecycle::Notice {
                     warning: true,
@@ -411,7 +421,9 @@ impl State {
         let saved = record.saved;
         if record.saved >= record.must_save {
             self.free_owed(id);
+            self.send_ahead(id);
         }
+        self.ended(id);
         let Some(record) = self.records.get_mut(&id) else { return };
         let (told, kept) =
             std::mem::take(&mut record.notices).into_iter().partition(|(revision, _)| *revision <= saved);
@@ -431,6 +443,17 @@ impl State {
             && let Some(work) = &mut record.spec.work
         {
             work.payload = None;
+        }
+    }
+
+    /// An end that is persisted moves those that wait for the task, and its template.
+    fn ended(&mut self, id: u64) {
+        let Some(record) = self.records.get(&id).filter(|r| r.has_ended()) else { return };
+        let name = (record.namespace.clone(), record.name.clone());
+        let template = record.template();
+        self.dependency_moved(&name);
+        if let Some(template) = template {
+            self.touch_template(template);
         }
     }
 
