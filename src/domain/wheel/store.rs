@@ -190,7 +190,6 @@ impl Store {
         }
         let object = &mut self.lists[list as usize];
         object.len -= 1;
-        object.sorted |= object.len <= 1;
         let role = object.role;
         (object.len == 0).then(|| {
             self.free_list(list);

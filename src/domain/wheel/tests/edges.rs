@@ -37,6 +37,19 @@ fn insertion_order_holds_across_levels() {
     assert_eq!(fire(&mut wheel, 100), [(100, 1), (100, 2), (100, 3), (100, 4)]);
 }
 
+/// What is left of a list out of order may be newer than the one that came last. Found by the model test.
+#[test]
+fn a_list_of_one_does_not_forget_whose_place_is_later() {
+    let mut wheel = Wheel::new(0);
+    let first = wheel.insert(100, 1);
+    wheel.insert(100, 2);
+    fire(&mut wheel, 50);
+    wheel.insert(100, 3);
+    assert_eq!(wheel.advance(64, 1, |_, _, _| ()), Progress::More); // the first comes down behind the third
+    assert_eq!(wheel.cancel(first), Some(1));
+    assert_eq!(fire(&mut wheel, 100), [(100, 2), (100, 3)]);
+}
+
 #[test]
 fn due_in_the_past_fires_on_the_next_advance() {
     let mut wheel = Wheel::new(100);
