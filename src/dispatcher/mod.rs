@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use crate::cluster::lease::Leadership;
 use crate::domain::dispatch::{Destination, Inventory, Order, Report};
 use crate::ops::clock::Clock;
-use crate::worker::client::Connections;
+use crate::worker::client::{Connections, Dial};
 
 /// How often idle connections are looked through.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -50,12 +50,20 @@ struct Hand {
 type Cuts = (u64, &'static str);
 
 /// Obeys orders until the channel closes.
-pub async fn run(leadership: Leadership, clock: Clock, mut orders: mpsc::Receiver<Order>, told: mpsc::Sender<Told>) {
-    let hand = Hand { connections: Connections::new(clock), leadership, clock, told };
+pub async fn run(
+    leadership: Leadership,
+    clock: Clock,
+    dial: Dial,
+    mut orders: mpsc::Receiver<Order>,
+    told: mpsc::Sender<Told>,
+) {
+    let hand = Hand { connections: Connections::new(dial, clock), leadership, clock, told };
     let mut cuts: HashMap<Arc<str>, watch::Sender<Cuts>> = HashMap::new();
     let mut sweep = tokio::time::interval(SWEEP);
     loop {
+        // Sweeping can wait: time for it comes between two orders.
         let order = tokio::select! {
+            biased;
             order = orders.recv() => match order {
                 Some(order) => order,
                 None => return,
