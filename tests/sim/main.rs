@@ -38,7 +38,9 @@
 #![allow(dead_code, reason = "later scenarios use the rest")]
 
 mod api;
+mod failover;
 mod replica;
+mod retries;
 mod stage;
 mod timing;
 mod worker;

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::api::Server;
-use crate::api::link::{State, Switch};
+use crate::api::link::{Line, State};
 use crate::worker::Network;
 
 /// Where the Lease is.
@@ -29,7 +29,7 @@ pub struct Replica {
     pub machine: &'static Simulated,
     pub leadership: Leadership,
     pub health: Health,
-    switch: Switch,
+    line: Line,
     loops: Vec<JoinHandle<()>>,
     looping: Option<JoinHandle<()>>,
     stop: watch::Sender<bool>,
@@ -47,8 +47,8 @@ impl Replica {
         network: &Network,
     ) -> Self {
         let clock = machine.clock();
-        let switch = Switch::up();
-        let client = || server.client(name, &switch.line());
+        let line = Line::up();
+        let client = || server.client(name, &line);
         let leadership = Leadership::new(clock);
         let server_clock = ServerClock::default();
         let health = Health::default();
@@ -64,10 +64,10 @@ impl Replica {
         let lease_config =
             LeaseConfig { namespace: NAMESPACE.to_owned(), identity: name.to_owned(), address: None, election, dice };
         let connector = {
-            let (server, line, name) = (server.clone(), switch.line(), name.to_owned());
+            let (server, line, name) = (server.clone(), line.clone(), name.to_owned());
             Connector::from_fn(move || Ok(server.client(&name, &line)))
         };
-        let dial = network.dial(switch.line());
+        let dial = network.dial(line.clone());
         let loops = vec![
             tokio::spawn(watches::run(client(), None, change_tx)),
             tokio::spawn(forward(change_rx, input_tx.clone(), |change| Some(Input::Change(change)))),
@@ -111,7 +111,7 @@ impl Replica {
             machine,
             leadership,
             health,
-            switch,
+            line,
             loops,
             looping,
             stop: stop_tx,
@@ -125,7 +125,7 @@ impl Replica {
 
     /// kill -9: nothing of it goes on, what is open breaks.
     pub fn crash(&mut self) {
-        self.switch.set(State::Cut);
+        self.line.set(State::Cut);
         self.leadership.set(None);
         for running in self.loops.drain(..).chain(self.looping.take()) {
             running.abort();
@@ -134,7 +134,7 @@ impl Replica {
 
     /// Its network: silent, cut, or up again.
     pub fn network(&self, state: State) {
-        self.switch.set(state);
+        self.line.set(state);
     }
 
     /// SIGTERM: writes what it knows, releases the Lease, ends.

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::api::link::{self, Switch};
+use crate::api::link;
 use crate::api::store::resource;
 use crate::api::{Call, Server};
 use crate::replica::Replica;
@@ -36,8 +36,6 @@ pub struct Sim {
     election: election::Config,
     dice: Dice,
     pods: u16,
-    /// The line of whoever looks on; always up.
-    _switch: Switch,
 }
 
 impl Sim {
@@ -63,7 +61,6 @@ impl Sim {
             election: election::Config::default(),
             dice,
             pods: 0,
-            _switch: Switch::up(),
         }
     }
 

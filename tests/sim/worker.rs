@@ -94,8 +94,8 @@ pub struct Pod {
     capacity: usize,
     rule: Rule,
     journal: Mutex<Journal>,
-    /// Goes up when its container dies; what ran then is gone.
-    life: watch::Sender<u32>,
+    /// Cut when its container dies; what ran then is gone.
+    life: Line,
 }
 
 #[derive(Default)]
@@ -122,7 +122,7 @@ impl Network {
 
     pub fn add(&self, ip: IpAddr, name: &str, uid: &str, capacity: usize, rule: Rule) {
         let (name, uid) = (name.to_owned(), uid.to_owned());
-        let pod = Pod { name, uid, capacity, rule, journal: Mutex::default(), life: watch::Sender::new(0) };
+        let pod = Pod { name, uid, capacity, rule, journal: Mutex::default(), life: Line::up() };
         self.pods().insert(ip, Arc::new(pod));
     }
 
@@ -131,7 +131,7 @@ impl Network {
         let mut pods = self.pods();
         let Some(ip) = pods.iter().find(|(_, pod)| pod.name == name).map(|(ip, _)| *ip) else { return false };
         if let Some(pod) = pods.remove(&ip) {
-            pod.life.send_modify(|life| *life += 1);
+            pod.life.set(State::Cut);
         }
         true
     }
@@ -153,9 +153,8 @@ impl Network {
             return Err(refused());
         }
         let (near, far) = tokio::io::duplex(64 * 1024);
-        let (network, mut line) = (self.clone(), line.clone());
+        let (network, line) = (self.clone(), line.clone());
         tokio::spawn(async move {
-            let mut life = pod.life.subscribe();
             let served = pod.clone();
             let answer = service_fn(move |request| {
                 let (network, pod) = (network.clone(), served.clone());
@@ -169,7 +168,7 @@ impl Network {
             let mut audible = std::pin::pin!(while_up(line.clone(), served));
             tokio::select! {
                 biased;
-                _ = life.changed() => {}
+                _ = pod.life.cut() => {}
                 _ = line.cut() => {}
                 () = &mut audible => {}
             }
@@ -258,10 +257,9 @@ impl Network {
         self.starts().push(start);
         let (network, pod) = (self.clone(), pod.clone());
         tokio::spawn(async move {
-            let mut life = pod.life.subscribe();
             tokio::select! {
                 biased;
-                _ = life.changed() => return,
+                _ = pod.life.cut() => return,
                 () = tokio::time::sleep(answer.after) => {}
             }
             if let Some(entry) = pod.journal.lock().expect("a journal").executions.get_mut(&execution) {

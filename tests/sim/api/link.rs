@@ -1,8 +1,11 @@
 //! The line between a machine and everything else: it can be cut, and it can fall silent.
+//!
+//! Who waits is woken in order: tokio's `watch` would wake by chance.
 
 use std::io;
+use std::sync::{Arc, Mutex};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -15,45 +18,41 @@ pub enum State {
 
 /// One end; clones see the same line.
 #[derive(Debug, Clone)]
-pub struct Line(watch::Receiver<State>);
+pub struct Line(Arc<Shared>);
 
-/// Who may change it.
 #[derive(Debug)]
-pub struct Switch(watch::Sender<State>);
-
-impl Switch {
-    pub fn up() -> Self {
-        Self(watch::Sender::new(State::Up))
-    }
-
-    pub fn line(&self) -> Line {
-        Line(self.0.subscribe())
-    }
-
-    pub fn set(&self, state: State) {
-        self.0.send_replace(state);
-    }
+struct Shared {
+    state: Mutex<State>,
+    changed: Notify,
 }
 
 impl Line {
+    pub fn up() -> Self {
+        Self(Arc::new(Shared { state: Mutex::new(State::Up), changed: Notify::new() }))
+    }
+
+    pub fn set(&self, state: State) {
+        *self.0.state.lock().expect("a line") = state;
+        self.0.changed.notify_waiters();
+    }
+
+    pub fn state(&self) -> State {
+        *self.0.state.lock().expect("a line")
+    }
+
     /// Waits until the line is cut; a silent one is found cut when it comes back.
-    pub async fn cut(&mut self) -> io::Error {
+    pub async fn cut(&self) -> io::Error {
         let mut was_silent = false;
         loop {
-            match *self.0.borrow_and_update() {
+            let changed = self.0.changed.notified();
+            match self.state() {
                 State::Cut => break,
                 State::Up if was_silent => break,
                 State::Up => {}
                 State::Silent => was_silent = true,
             }
-            if self.0.changed().await.is_err() {
-                break; // the machine is gone
-            }
+            changed.await;
         }
         io::Error::new(io::ErrorKind::ConnectionReset, "the line was cut")
-    }
-
-    pub fn state(&self) -> State {
-        *self.0.borrow()
     }
 }

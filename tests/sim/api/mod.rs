@@ -100,7 +100,7 @@ impl Server {
     async fn exchange(
         &self,
         who: Arc<str>,
-        mut line: Line,
+        line: Line,
         request: Request<Body>,
     ) -> Result<Response<Reply>, std::io::Error> {
         let (there, back) = (self.latency(), self.latency());

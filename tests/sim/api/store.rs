@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ax::ops::clock::Clock;
 use ax::ops::dice::Dice;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::answer::Refusal;
 
@@ -85,7 +85,7 @@ pub struct Shelf {
     /// In the order of revisions.
     pub log: VecDeque<Event>,
     /// Rings when something is added to the log.
-    pub bell: watch::Sender<()>,
+    pub bell: Arc<Notify>,
 }
 
 /// The rest of a list that is read in pages, as it was at its revision.
@@ -109,7 +109,7 @@ pub struct Store {
 
 impl Store {
     pub fn new(clock: Clock, dice: Dice) -> Self {
-        let shelf = |_| Shelf { objects: BTreeMap::new(), log: VecDeque::new(), bell: watch::Sender::new(()) };
+        let shelf = |_| Shelf { objects: BTreeMap::new(), log: VecDeque::new(), bell: Arc::default() };
         Self {
             revision: 1000,
             compacted: 1000,
@@ -234,7 +234,7 @@ impl Store {
         self.rests.clear();
         for shelf in &mut self.shelves {
             shelf.log.clear();
-            shelf.bell.send_replace(());
+            shelf.bell.notify_waiters();
         }
     }
 
@@ -293,7 +293,7 @@ impl Store {
     fn log(&mut self, resource: usize, event: Event) {
         let shelf = &mut self.shelves[resource];
         shelf.log.push_back(event);
-        shelf.bell.send_replace(());
+        shelf.bell.notify_waiters();
     }
 }
 

@@ -7,6 +7,7 @@ use futures::Stream;
 use http_body_util::StreamBody;
 use hyper::body::{Bytes, Frame};
 use serde_json::json;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Server;
@@ -34,7 +35,7 @@ pub struct Watch {
     first: Vec<Arc<Object>>,
     /// Everything up to here has been told.
     told: u64,
-    bell: tokio::sync::watch::Receiver<()>,
+    bell: Arc<Notify>,
     until: Instant,
     bookmark: Option<Instant>,
     over: bool,
@@ -69,7 +70,7 @@ impl Watch {
             form: query.form,
             first,
             told: if from == 0 { store.revision } else { from },
-            bell: store.shelves[resource].bell.subscribe(),
+            bell: store.shelves[resource].bell.clone(),
             until,
             bookmark,
             over: false,
@@ -84,10 +85,12 @@ impl Watch {
     }
 
     async fn next(&mut self) -> Option<Result<String, std::io::Error>> {
+        if self.over {
+            return None;
+        }
+        let bell = self.bell.clone();
         loop {
-            if self.over {
-                return None;
-            }
+            let rung = bell.notified();
             match self.known() {
                 Ok(text) if text.is_empty() => {}
                 Ok(text) => return Some(Ok(text)),
@@ -111,7 +114,7 @@ impl Watch {
                     self.over = true;
                     return Some(Err(cut));
                 }
-                _ = self.bell.changed() => {
+                () = rung => {
                     let travels = self.server.latency();
                     tokio::time::sleep(travels).await;
                 }
