@@ -38,6 +38,7 @@
 #![allow(dead_code, reason = "later scenarios use the rest")]
 
 mod api;
+mod contract;
 mod failover;
 mod replica;
 mod retries;
