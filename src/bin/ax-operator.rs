@@ -20,10 +20,12 @@ use ax::cluster::{events, watch as watches};
 use ax::dispatcher;
 use ax::domain::election;
 use ax::ops::clock::Clock;
+use ax::ops::dice::Dice;
 use ax::ops::{health, logging};
 use ax::scheduler::input::Input;
 use ax::scheduler::run::{self, Hands, Health};
 use ax::scheduler::state;
+use ax::worker::client::Dial;
 
 /// Runs delayed and manual tasks as Kubernetes resources: one leader, warm standbys.
 #[derive(Debug, Parser)]
@@ -166,9 +168,14 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     }));
     tokio::spawn(lease_events(event_rx, input_tx.clone()));
     tokio::spawn(events::run(clients.write.clone(), args.identity.clone(), clock, told_events));
-    tokio::spawn(dispatcher::run(leadership.clone(), clock, order_rx, told_tx));
-    let lease_config =
-        LeaseConfig { namespace: args.namespace.clone(), identity: args.identity.clone(), address: None, election };
+    tokio::spawn(dispatcher::run(leadership.clone(), clock, Dial::Tcp, order_rx, told_tx));
+    let lease_config = LeaseConfig {
+        namespace: args.namespace.clone(),
+        identity: args.identity.clone(),
+        address: None,
+        election,
+        dice: Dice::drawn(),
+    };
     let mut holding = tokio::spawn(lease::run(
         lease_config,
         clients.lease.clone(),

@@ -7,6 +7,7 @@ mod support;
 
 mod admission;
 mod config;
+mod contract;
 mod crd;
 mod harness;
 mod lifecycle;

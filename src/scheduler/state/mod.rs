@@ -304,7 +304,7 @@ impl State {
             Kind::Deployment => {
                 let all = self.pools.deployments();
                 let gone = all.filter(|(key, d)| inside(&key.namespace) && !seen.contains(&d.uid));
-                for (key, uid) in gone.map(|(key, d)| (key.clone(), d.uid.clone())).collect::<Vec<_>>() {
+                for (key, uid) in gone.map(|(key, d)| (key.clone(), d.uid.clone())).collect::<BTreeSet<_>>() {
                     self.drop_deployment(&key, &uid);
                 }
             }
@@ -312,7 +312,7 @@ impl State {
             Kind::ReplicaSet => {}
             Kind::Pod => {
                 let gone = self.pools.pods().filter(|p| inside(&p.namespace) && !seen.contains(&p.uid));
-                for uid in gone.map(|p| p.uid.clone()).collect::<Vec<_>>() {
+                for uid in gone.map(|p| p.uid.clone()).collect::<BTreeSet<_>>() {
                     self.forget_pod(&uid);
                 }
             }

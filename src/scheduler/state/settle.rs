@@ -1,5 +1,6 @@
 //! After each step of a life: its timer, its place in a line, its status write.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -468,7 +469,7 @@ impl State {
     /// SIGTERM: nothing more is sent, and what is known is written at once.
     pub(super) fn stop(&mut self) {
         self.stopping = true;
-        for id in self.records.keys().copied().collect::<Vec<_>>() {
+        for id in self.records.keys().copied().collect::<BTreeSet<_>>() {
             self.plan_write(id);
         }
     }
