@@ -15,7 +15,7 @@ enum Outside {
     /// Ready-time order.
     InOrder(BTreeMap<(Timestamp, u64), u8>),
     /// By priority, as a pool's ready queue.
-    ByWeight(ReadyQueue),
+    ByWeight(Box<ReadyQueue>),
 }
 
 /// Lets at most so many in.
@@ -35,7 +35,7 @@ impl Gate {
     /// At most `limit`, by priority.
     pub fn at_most(limit: u32) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        Self { limit, inside: BTreeSet::new(), outside: Outside::ByWeight(ReadyQueue::default()) }
+        Self { limit, inside: BTreeSet::new(), outside: Outside::ByWeight(Box::default()) }
     }
 
     /// Another limit; who is inside stays.
@@ -81,7 +81,7 @@ impl Gate {
     }
 
     /// The next that may go in, if there is room: no longer outside, and not yet inside.
-    pub fn next(&mut self) -> Option<u64> {
+    pub fn let_in(&mut self) -> Option<u64> {
         if self.inside.len() >= self.limit {
             return None;
         }
@@ -125,12 +125,12 @@ mod tests {
             assert!(!gate.is_open_for(id));
             gate.wait(place(id, ready, 5));
         }
-        assert_eq!(gate.next(), None);
+        assert_eq!(gate.let_in(), None);
         for want in [2, 3, 4] {
             assert!(gate.inside.len() == 1 && gate.leave(*gate.inside.first().expect("one inside")));
-            assert_eq!(gate.next(), Some(want));
+            assert_eq!(gate.let_in(), Some(want));
             gate.enter(want);
-            assert_eq!(gate.next(), None, "never two at once");
+            assert_eq!(gate.let_in(), None, "never two at once");
         }
     }
 
@@ -144,12 +144,12 @@ mod tests {
             gate.wait(place(id, 0, priority));
         }
         gate.leave(1);
-        assert_eq!(gate.next(), None, "three were inside");
+        assert_eq!(gate.let_in(), None, "three were inside");
         gate.leave(2);
-        assert_eq!(gate.next(), Some(11));
+        assert_eq!(gate.let_in(), Some(11));
         gate.enter(11);
         gate.give_up(place(10, 0, 0));
         gate.leave(3);
-        assert_eq!(gate.next(), None);
+        assert_eq!(gate.let_in(), None);
     }
 }

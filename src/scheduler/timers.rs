@@ -149,10 +149,13 @@ mod tests {
         // Set back by an hour after five minutes.
         timers.look(now(300_000 - 3_600_000, 300_000));
         assert_eq!(timers.advance(9), Vec::<&str>::new());
-        assert_eq!(timers.next_due(), Some(Duration::from_millis(600_000)));
+        // Never later than the truth.
+        let by =
+            |timers: &Timers<&str>, millis| timers.next_due().is_some_and(|due| due <= Duration::from_millis(millis));
+        assert!(by(&timers, 600_000));
         timers.look(now(-3_000_000, 600_000));
         assert_eq!(timers.advance(9), ["elapsed"]);
-        assert_eq!(timers.next_due(), Some(Duration::from_millis(4_200_000)));
+        assert!(by(&timers, 4_200_000));
         // And forward again.
         timers.look(now(600_000, 600_500));
         assert_eq!(timers.advance(9), ["wall"]);

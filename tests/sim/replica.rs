@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ax::cluster::client::Connector;
 use ax::cluster::lease::{self, Leadership, LeaseCommand, LeaseConfig, LeaseEvent};
+use ax::cluster::runs::RunMaker;
 use ax::cluster::server_clock::ServerClock;
 use ax::cluster::status::StatusWriter;
 use ax::cluster::{events, watch as watches};
@@ -98,6 +99,7 @@ impl Replica {
         let hands = Hands {
             orders: order_tx,
             writer: StatusWriter::new(client(), 64, leadership.clone(), clock),
+            runs: RunMaker::new(client(), 64, leadership.clone(), clock),
             teller,
             lease: command_tx.clone(),
             lister: client(),

@@ -139,11 +139,11 @@ impl State {
     pub(super) fn credit_is_free(&mut self, execution: &Uuid) {
         if let Some(id) = self.by_execution.get(execution).copied() {
             self.leave_gates(id);
-        } else if self.orphans.contains_key(execution) && !self.is_live(execution) {
-            if let Some((id, keys)) = self.orphans.remove(execution) {
-                for key in keys {
-                    self.leave_gate(&key, id);
-                }
+        } else if !self.is_live(execution)
+            && let Some((id, keys)) = self.orphans.remove(execution)
+        {
+            for key in keys {
+                self.leave_gate(&key, id);
             }
         }
     }
@@ -160,7 +160,7 @@ impl State {
 
     /// Lets in who waits, as far as there is room.
     fn open_gate(&mut self, key: &GateKey) {
-        while let Some(next) = self.gates.get_mut(key).and_then(Gate::next) {
+        while let Some(next) = self.gates.get_mut(key).and_then(Gate::let_in) {
             if let Some(record) = self.records.get_mut(&next) {
                 record.line = None;
             }
