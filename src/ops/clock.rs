@@ -87,6 +87,14 @@ impl Clock {
         Reading { wall, mono, boot: self.boot() }
     }
 
+    /// What the kernel's monotonic clock showed at the origin, or a little more: for its timers, never early.
+    pub fn kernel_origin(&self) -> Duration {
+        let mono = self.mono();
+        let time = clock_gettime(ClockId::Monotonic);
+        let kernel = Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0));
+        kernel.saturating_sub(mono)
+    }
+
     /// The instant of a monotonic reading, for tokio's timers.
     pub fn instant(&self, mono: Duration) -> tokio::time::Instant {
         match self.0 {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::{mpsc, watch};
-use tokio::time::sleep_until;
 use tracing::debug;
 
+use super::alarm::Alarm;
 use super::input::{Input, Output};
 use super::state::{Config, State};
 use crate::cluster::events::Teller;
@@ -82,6 +82,7 @@ pub async fn run(
     mut stop: watch::Receiver<bool>,
 ) {
     let mut state = State::new(config.clone(), clock.now());
+    let mut alarm = Alarm::new(clock);
     let mut batch = Vec::with_capacity(BATCH);
     let mut flush_until = None;
     loop {
@@ -96,9 +97,10 @@ pub async fn run(
         if flush_until.is_some_and(|until| clock.mono() >= until || !state.has_unwritten()) {
             return;
         }
-        // 3. The next input or timer.
+        // 3. The next input or timer. While more is due than one turn takes, the alarm rings at once, but inputs and the
+        // stop signal come first.
         let latest = clock.mono() + LONGEST_SLEEP;
-        let wake = state.next_due().map_or(latest, |due| due.min(latest));
+        alarm.set(state.next_due().map_or(latest, |due| due.min(latest)));
         tokio::select! {
             biased;
             changed = stop.changed(), if flush_until.is_none() => {
@@ -115,7 +117,7 @@ pub async fn run(
                     state.handle(input, clock.now());
                 }
             }
-            () = sleep_until(clock.instant(wake)) => {}
+            () = alarm.rings() => {}
         }
     }
 }
