@@ -50,6 +50,11 @@ impl Clock {
         Self(Source::Machine { origin: Instant::now() })
     }
 
+    /// Whether it goes with tokio's time, which no kernel timer follows.
+    pub fn is_simulated(&self) -> bool {
+        matches!(self.0, Source::Simulated(_))
+    }
+
     /// Both clocks, read together.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
     pub fn now(&self) -> Now {

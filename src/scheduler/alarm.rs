@@ -44,6 +44,9 @@ enum Hand {
 impl Alarm {
     /// For the monotonic readings of `clock`. To be made inside a runtime.
     pub fn new(clock: Clock) -> Self {
+        if clock.is_simulated() {
+            return Self::of_tokio(clock.instant(Duration::ZERO));
+        }
         match Timer::new(clock) {
             Ok(timer) => Self { hand: Hand::Timer(timer), set: None },
             Err(error) => {

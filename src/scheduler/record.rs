@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use super::timers::Timer;
@@ -50,6 +50,8 @@ pub(super) struct Record {
     pub version: u64,
     /// The status at that version.
     pub written: AxTaskStatus,
+    /// By how much the wall clock was set since this leader wrote the instants in `written`, or saw the creation.
+    pub shift: SignedDuration,
     pub life: Option<Life>,
     /// Raised by each change of `life`; what is saved and what must be saved before anything is sent is told by it.
     pub revision: u64,
@@ -83,6 +85,8 @@ pub(super) struct Writing {
     pub serial: u64,
     pub revision: u64,
     pub status: AxTaskStatus,
+    /// [`Record::shift`] that `status` has in it.
+    pub shift: SignedDuration,
 }
 
 /// Why a task can never run.
@@ -128,15 +132,28 @@ impl Record {
         if let Some(ready_time) = self.written.ready_time
             && self.written.observed_generation == Some(self.generation)
         {
-            return ready_time.0;
+            return moved(ready_time.0, self.shift);
         }
         let recorded = latest_local(later(self.created, Duration::from_secs(1)));
-        let anchor = self.seen_live.map_or(recorded, |seen| seen.min(recorded));
+        let seen_live = self.seen_live.map(|seen| moved(seen, self.shift));
+        // After the clock was set, only this replica's own reading tells how long ago the creation was.
+        let anchor = match seen_live {
+            Some(seen) if self.shift.is_zero() => seen.min(recorded),
+            Some(seen) => seen,
+            None => recorded,
+        };
         match &self.spec.delay {
             Some(delay) => later(anchor, delay.get()),
             // Due at once: there is nothing to be early for.
-            None => self.seen_live.unwrap_or(self.created).min(anchor),
+            None => seen_live.unwrap_or(self.created).min(anchor),
         }
+    }
+
+    /// The wall clock was set: what was to last still lasts as long.
+    pub fn clock_set(&mut self, by: SignedDuration) {
+        let Some(life) = self.life.as_mut().filter(|l| !l.phase.is_final()) else { return };
+        life.clock_set(by, self.spec.run_at.is_some());
+        self.shift = self.shift.saturating_add(by);
     }
 
     /// Whether the instant it waits for is one of the wall clock: `runAt`, or a `startDeadline` that counts from it.
@@ -179,8 +196,12 @@ impl Record {
     }
 }
 
+fn moved(at: Timestamp, by: SignedDuration) -> Timestamp {
+    at.saturating_add(by).unwrap_or(at)
+}
+
 /// Status keeps microseconds: rounded up, since nothing may start early.
 fn whole_microseconds(at: Timestamp) -> Timestamp {
     let cut = Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at);
-    if cut < at { cut.checked_add(jiff::SignedDuration::from_micros(1)).unwrap_or(at) } else { cut }
+    if cut < at { cut.checked_add(SignedDuration::from_micros(1)).unwrap_or(at) } else { cut }
 }

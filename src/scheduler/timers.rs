@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tracing::warn;
 
 use crate::domain::wall_clock::{Seen, WallClock};
@@ -42,22 +42,27 @@ impl<A> Timers<A> {
         }
     }
 
-    /// Takes a reading of both clocks; gives it back with wall time as the wall wheel has it.
-    pub fn look(&mut self, now: Now) -> Now {
+    /// Takes a reading of both clocks; gives it back with wall time as the wall wheel has it, and by how much the wall
+    /// clock was set, if it was.
+    pub fn look(&mut self, now: Now) -> (Now, Option<SignedDuration>) {
         self.mono = self.mono.max(now.mono);
-        match self.clock.look(now.wall, now.mono) {
-            Seen::Steady => {}
-            Seen::Forward(by) => warn!(?by, "the wall clock was set forward; what it jumped over is due now"),
+        let set = match self.clock.look(now.wall, now.mono) {
+            Seen::Steady => None,
+            Seen::Forward(by) => {
+                warn!(?by, "the wall clock was set forward; what it jumped over is due now");
+                Some(by)
+            }
             Seen::Backward(by) => {
                 warn!(?by, "the wall clock was set back; what waits for it is placed anew, what has fired stays fired");
                 self.wall.rebase(wall_floor(self.clock.at(now.mono)));
+                Some(-by)
             }
-        }
-        Now { wall: self.clock.at(now.mono), mono: now.mono }
+        };
+        (Now { wall: self.clock.at(now.mono), mono: now.mono }, set)
     }
 
     /// How far the machine's own wall clock is ahead of what [`Timers::look`] says.
-    pub fn behind(&self) -> jiff::SignedDuration {
+    pub fn behind(&self) -> SignedDuration {
         self.clock.behind()
     }
 
@@ -164,7 +169,7 @@ mod tests {
     #[test]
     fn an_instant_is_never_early() {
         let mut timers = Timers::new(now(0, 0));
-        let precise = at(0).checked_add(jiff::SignedDuration::from_nanos(1)).expect("an instant");
+        let precise = at(0).checked_add(SignedDuration::from_nanos(1)).expect("an instant");
         timers.insert_wall(precise, 1);
         assert_eq!(timers.advance(9), Vec::<i32>::new());
         assert_eq!(timers.next_due(), Some(Duration::from_millis(1)));

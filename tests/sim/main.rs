@@ -42,6 +42,7 @@ mod contract;
 mod failover;
 mod replica;
 mod retries;
+mod schedules;
 mod stage;
 mod timing;
 mod worker;

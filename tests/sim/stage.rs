@@ -40,11 +40,16 @@ pub struct Sim {
 
 impl Sim {
     pub fn new(seed: u64) -> Self {
+        Self::beginning(seed, BEGINS)
+    }
+
+    /// As [`Sim::new`], at another hour.
+    pub fn beginning(seed: u64, at: &str) -> Self {
         logs();
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
         let mut dice = Dice::seeded(seed);
-        let begins: Timestamp = BEGINS.parse().expect("an instant");
+        let begins: Timestamp = at.parse().expect("an instant");
         let into = SignedDuration::from_millis(i64::try_from(dice.below(1000)).expect("small"));
         let machine = {
             let _inside = runtime.enter();
@@ -215,6 +220,13 @@ impl Sim {
             assert!(self.now() < end, "{what}: not within {limit}");
             self.run_for("100ms");
         }
+    }
+
+    /// Lets time pass until the true wall clock shows this.
+    pub fn run_to(&self, at: &str) {
+        let at: Timestamp = at.parse().expect("an instant");
+        let wait = Duration::try_from(at.duration_since(self.wall())).expect("an instant ahead");
+        self.runtime.block_on(async move { tokio::time::sleep(wait).await });
     }
 
     /// Runs something of the test's own to its end.

@@ -25,7 +25,7 @@ mod wake;
 use std::borrow::Cow;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 pub use event::{Dependencies, Event, Rules, Sent, Shown};
 pub use resume::Seen;
@@ -166,6 +166,23 @@ impl Life {
     /// The entry of an attempt, if it is still kept.
     pub fn entry(&self, number: u32) -> Option<&Attempt> {
         self.attempts.iter().find(|a| u32::try_from(a.number) == Ok(number))
+    }
+
+    /// The wall clock was set by `by`: instants that stand for a length of time move with it, so that it stays as long.
+    /// `fixed`: the ready time is one that the user has named.
+    pub fn clock_set(&mut self, by: SignedDuration, fixed: bool) {
+        let moved = |at: Timestamp| at.saturating_add(by).unwrap_or(at);
+        if !fixed {
+            self.ready_at = moved(self.ready_at);
+        }
+        self.queued_at = moved(self.queued_at);
+        self.waiting_since = moved(self.waiting_since);
+        self.changed_at = moved(self.changed_at);
+        self.next_attempt_at = self.next_attempt_at.map(moved);
+        self.cancel_asked_at = self.cancel_asked_at.map(moved);
+        if let Some(current) = &mut self.current {
+            current.timeout_at = moved(current.timeout_at);
+        }
     }
 
     /// The latest instant at which the first attempt may start, while that still matters.

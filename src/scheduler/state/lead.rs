@@ -309,7 +309,12 @@ impl State {
             deadline: start_deadline(&record.spec, template.map(|t| &t.spec)),
         };
         let fresh = record.written.observed_generation.is_none() && record.written.attempts.is_empty();
-        record.life = Some(if fresh { Life::new(ready_at, now) } else { Life::resume(&record.written, seen, now) });
+        let mut life = if fresh { Life::new(ready_at, now) } else { Life::resume(&record.written, seen, now) };
+        if !fresh && !record.shift.is_zero() {
+            // The ready time has it already.
+            life.clock_set(record.shift, true);
+        }
+        record.life = Some(life);
         record.revision += 1;
         record.saved = 0;
         record.must_save = 0;

@@ -178,7 +178,7 @@ impl State {
 
     /// Takes an input in.
     pub fn handle(&mut self, input: Input, now: Now) {
-        self.now = self.timers.look(now);
+        self.look(now);
         match input {
             Input::Change(change) => self.change(change),
             Input::Report(report) => self.report(report),
@@ -195,6 +195,17 @@ impl State {
         }
     }
 
+    /// Reads the clocks. What lasts is not moved by a wall clock that is set: recorded instants move with it.
+    fn look(&mut self, now: Now) {
+        let (now, set) = self.timers.look(now);
+        self.now = now;
+        if let Some(by) = set {
+            for record in self.records.values_mut() {
+                record.clock_set(by);
+            }
+        }
+    }
+
     /// What the API server's clock is known to differ by from the machine's own.
     pub fn set_offset(&mut self, offset: Option<OffsetBounds>) {
         // Instants here are those of the steady clock, which may follow the machine's by up to a second.
@@ -207,7 +218,7 @@ impl State {
 
     /// Lets time act, sends what can be sent. Call after inputs and when [`State::next_due`] has come.
     pub fn turn(&mut self, now: Now) -> Vec<Output> {
-        self.now = self.timers.look(now);
+        self.look(now);
         for alarm in self.timers.advance(BUDGET) {
             self.alarm(alarm);
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use kube::Resource as _;
 use tracing::{debug, warn};
 
@@ -80,6 +81,10 @@ impl State {
         let ended = written.phase.is_some_and(Phase::is_final);
         // Final is final, whoever wrote it: an older leader whose write came late, or a person.
         let ended_elsewhere = ended && !ours && record.life.as_ref().is_some_and(|l| !l.phase.is_final());
+        if !ours && theirs != record.written.term.and_then(|t| u64::try_from(t).ok()).unwrap_or(0) {
+            // Another leader's instants are those of its own clock.
+            record.shift = SignedDuration::ZERO;
+        }
         // An ended task's payload is of no more use.
         if ended && let Some(work) = &mut record.spec.work {
             work.payload = None;
@@ -135,6 +140,7 @@ impl State {
             problem: None,
             version: 0,
             written: AxTaskStatus::default(),
+            shift: SignedDuration::ZERO,
             life: None,
             revision: 0,
             saved: 0,

@@ -3,7 +3,7 @@
 //! A schedule has one armed timer, for its cursor: the first tick that is not handled. The status records the cursor
 //! only when the runs before it exist, so a successor repeats at most what is there already, and finds it by name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -38,6 +38,8 @@ pub(super) struct Runs {
     timer: Option<Timer>,
     /// Being made.
     making: BTreeMap<Cause, Making>,
+    /// To be made one after the other, so that they come into sight in order (`Queue`).
+    held: VecDeque<Cause>,
     /// Made, and not seen yet.
     unseen: BTreeSet<String>,
     /// Nominal time of the newest run the schedule made.
@@ -58,7 +60,7 @@ struct Making {
 impl Runs {
     /// The first tick of which it is not sure that it has its run: where a successor goes on.
     pub fn first_open_tick(&self) -> Option<Timestamp> {
-        let making = self.making.keys().filter_map(|cause| match cause {
+        let making = self.making.keys().chain(&self.held).filter_map(|cause| match cause {
             Cause::Tick(nominal) => Some(*nominal),
             Cause::Trigger(_) => None,
         });
@@ -187,7 +189,14 @@ impl State {
         let owner = Owner { namespace: &key.0, name: &key.1, uid: &template.uid };
         let name = run::name(owner, &cause);
         match policy {
-            ConcurrencyPolicy::Allow | ConcurrencyPolicy::Queue => {}
+            ConcurrencyPolicy::Allow => {}
+            ConcurrencyPolicy::Queue => {
+                if let Some(template) = self.templates.get_mut(key) {
+                    template.runs.held.push_back(cause);
+                }
+                self.make_held(key);
+                return;
+            }
             ConcurrencyPolicy::Forbid if open.is_empty() && unseen == 0 => {}
             // A run that is there already is this one, made before a failover.
             ConcurrencyPolicy::Forbid if self.is_run(&template.uid, &key.0, &name) => {}
@@ -211,6 +220,18 @@ impl State {
             }
         }
         self.make(key, cause, 0);
+    }
+
+    /// Makes the next of the runs that are made one after the other.
+    fn make_held(&mut self, key: &Name) {
+        let Some(template) = self.templates.get_mut(key) else { return };
+        let runs = &mut template.runs;
+        if runs.making.is_empty()
+            && runs.unseen.is_empty()
+            && let Some(cause) = runs.held.pop_front()
+        {
+            self.make(key, cause, 0);
+        }
     }
 
     fn make(&mut self, key: &Name, cause: Cause, tries: u32) {
@@ -297,6 +318,7 @@ impl State {
             // Another value may have come meanwhile.
             self.heed_trigger(key);
         }
+        self.make_held(key);
         self.touch_template(key.clone());
     }
 
@@ -310,15 +332,22 @@ impl State {
     /// A run has come into sight.
     pub(super) fn run_seen(&mut self, id: u64) {
         let Some(record) = self.records.get(&id) else { return };
-        if let Some(template) = record.template().and_then(|key| self.templates.get_mut(&key)) {
-            template.runs.unseen.remove(&record.name);
+        let Some(key) = record.template() else { return };
+        if let Some(template) = self.templates.get_mut(&key)
+            && template.runs.unseen.remove(&record.name)
+        {
+            self.make_held(&key);
         }
     }
 
     /// A list of all tasks is complete: what it does not show is gone.
     pub(super) fn runs_listed(&mut self) {
-        for template in self.templates.values_mut() {
+        let waited = |t: &&mut super::templates::Template| !t.runs.unseen.is_empty();
+        for template in self.templates.values_mut().filter(waited) {
             template.runs.unseen.clear();
+        }
+        for key in self.templates.keys().cloned().collect::<BTreeSet<_>>() {
+            self.make_held(&key);
         }
     }
 

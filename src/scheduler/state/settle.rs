@@ -351,7 +351,7 @@ impl State {
             status: patch,
             term,
         };
-        record.writing = Some(Writing { serial, revision: record.revision, status: after });
+        record.writing = Some(Writing { serial, revision: record.revision, status: after, shift: record.shift });
         self.out.push(Output::WriteTask { task: id, serial, write });
     }
 
@@ -364,6 +364,7 @@ impl State {
             Written::Done(version) => {
                 record.version = record.version.max(version.parse().unwrap_or(0));
                 record.written = writing.status;
+                record.shift = record.shift.saturating_sub(writing.shift);
                 record.saved = record.saved.max(writing.revision);
                 record.failed_writes = 0;
                 record.hold_writes_until = None;
