@@ -15,7 +15,7 @@ STAGE := scripts/stage
 CLUSTER := e2e/cluster/cluster
 SHELL_SCRIPTS = $(shell grep -rlE '^\#!/usr/bin/env bash|^\# shellcheck shell=bash' .ci e2e scripts)
 # Tests of tests/ that need no cluster, a control plane, a whole cluster.
-UNIT_TESTS := architecture sim worker
+UNIT_TESTS := architecture plugin schedule sim worker
 INTEGRATION_TESTS := integration lease
 E2E_TESTS := e2e
 

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::fields::Fields;
 use super::zone::{LARGEST_OFFSET, Zone};
+use super::{Refused, parse};
 
 /// Follows the local clock across this much time at most: twice the 8 years between two days, and some.
 const HORIZON: i64 = 20 * 366 * 86_400;
@@ -18,8 +19,11 @@ pub struct Cron {
 }
 
 impl Cron {
-    pub(super) fn new(fields: Fields, zone: Zone) -> Self {
-        Self { fields, zone }
+    /// Reads five fields or one of the `@hourly` family. No zone is UTC.
+    pub fn read(expression: &str, zone: Option<&str>) -> Result<Self, Refused> {
+        let fields = parse::read(expression)?;
+        let zone = zone.map_or_else(|| Ok(Zone::utc()), Zone::named)?;
+        Ok(Self { fields, zone })
     }
 
     /// The zone whose local clock it reads.
@@ -27,13 +31,15 @@ impl Cron {
         &self.zone
     }
 
-    pub(super) fn next(&self, after: Timestamp) -> Option<Timestamp> {
+    /// The first run strictly after an instant.
+    pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         let from = floor(after) + 1;
         let at = if self.fields.follows { self.shown_from(from) } else { self.reached_from(from) };
         Timestamp::from_second(at?).ok()
     }
 
-    pub(super) fn previous(&self, before: Timestamp) -> Option<Timestamp> {
+    /// The last run strictly before an instant.
+    pub fn previous(&self, before: Timestamp) -> Option<Timestamp> {
         let end = floor(before) + i64::from(before.subsec_nanosecond() != 0);
         let at = if self.fields.follows { self.shown_before(end) } else { self.reached_before(end) };
         Timestamp::from_second(at?).ok()

@@ -49,9 +49,7 @@ pub enum Schedule {
 impl Schedule {
     /// Reads five fields or one of the `@hourly` family. No zone is UTC.
     pub fn cron(expression: &str, zone: Option<&str>) -> Result<Self, Refused> {
-        let fields = parse::read(expression)?;
-        let zone = zone.map_or_else(|| Ok(Zone::utc()), Zone::named)?;
-        Ok(Self::Cron(Cron::new(fields, zone)))
+        Cron::read(expression, zone).map(Self::Cron)
     }
 
     /// `anchor + k * every` for all whole `k >= 0`. Refuses less than a second.

@@ -175,6 +175,11 @@ fn c086_of_two_restricted_day_fields_either_is_enough() {
 fn c087_a_repeated_fixed_time_runs_at_its_first_pass() {
     let berlin = cron("0 2 * * *", "Europe/Berlin");
     runs(&berlin, "2023-10-28T12:00:00Z", &["2023-10-29T00:00:00Z", "2023-10-30T01:00:00Z"]);
+    let (first, second) = (at("2023-10-29T00:00:00Z"), at("2023-10-29T01:00:00Z"));
+    let during_the_second_pass = at("2023-10-29T01:30:00Z");
+    assert_eq!(berlin.next(second - Duration::from_nanos(1)), Some(at("2023-10-30T01:00:00Z")));
+    assert_eq!(berlin.next(during_the_second_pass), Some(at("2023-10-30T01:00:00Z")));
+    assert_eq!(berlin.previous(during_the_second_pass), Some(first));
 }
 
 #[test]

@@ -37,11 +37,12 @@ impl Zone {
         Self { zone: TimeZone::UTC, name: "UTC".to_owned() }
     }
 
-    /// The zone of exactly this name. jiff reads names in any case and has some of its own; IANA's list decides.
+    /// The zone of exactly this name. jiff reads names in any case, and has one of its own for none.
     pub fn named(name: &str) -> Result<Self, Refused> {
         let zones = TimeZoneDatabase::bundled();
-        if zones.available().any(|known| known.as_str() == name)
-            && let Ok(zone) = zones.get(name)
+        if let Ok(zone) = zones.get(name)
+            && zone.iana_name() == Some(name)
+            && !zone.is_unknown()
         {
             return Ok(Self { zone, name: name.to_owned() });
         }
