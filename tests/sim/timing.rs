@@ -66,8 +66,8 @@ fn c075_a_wall_clock_set_back_moves_no_delay() {
 
 #[test]
 fn an_instant_is_kept_by_the_wall_clock_however_it_is_set() {
-    let sim = Sim::new(76).operators(2).worker("w", 30);
-    sim.run_for("20s");
+    let sim = Sim::new(76).slow_election().operators(2).worker("w", 30);
+    sim.run_for("2m");
     let at = sim.wall() + SignedDuration::from_mins(90);
     sim.task("t").run_at(at).create();
     sim.run_for("5m");
