@@ -143,3 +143,22 @@ impl Simulated {
         Timestamp::from_microsecond(micros).unwrap_or(Timestamp::MAX)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_simulated_wall_clock_can_be_set_and_nothing_else_moves() {
+        let wall: Timestamp = "2026-12-01T08:00:00.25Z".parse().expect("an instant");
+        let machine = Simulated::start(wall);
+        let clock = machine.clock();
+        assert_eq!(clock.now(), Now { wall, mono: Duration::ZERO });
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        machine.step_wall(SignedDuration::from_mins(-90));
+        let hour = Duration::from_secs(3600);
+        let want = Reading { wall: wall - SignedDuration::from_mins(30), mono: hour, boot: hour };
+        assert_eq!(clock.reading(), want);
+        assert_eq!(clock.instant(hour), tokio::time::Instant::now());
+    }
+}

@@ -28,6 +28,7 @@ macro_rules! every_case {
             a_continue_token_that_is_none_is_refused,
             fields_select,
             a_watch_goes_on_from_a_version,
+            every_event_has_a_version_of_its_own,
             a_watch_from_zero_begins_with_what_is_there,
             a_watch_sees_what_leaves_its_selection_as_deleted,
             a_watch_ends_in_time_and_sends_bookmarks,
@@ -40,6 +41,9 @@ macro_rules! every_case {
             metadata_alone_can_be_asked_for,
             a_deletion_has_preconditions,
             what_is_gone_is_not_found,
+            a_replaced_task_keeps_its_status_and_identity,
+            a_finalizer_holds_what_is_deleted,
+            a_pod_on_a_node_is_marked_before_it_goes,
             a_dependent_goes_with_its_owner,
             a_lease_is_replaced_only_at_its_version,
             a_lease_is_made_anew_by_a_put_without_uid,
@@ -224,6 +228,28 @@ pub async fn a_watch_goes_on_from_a_version(place: Place) {
     assert_eq!(events, want.map(|kind| (kind, "t".to_owned())), "each change once, in order");
 }
 
+pub async fn every_event_has_a_version_of_its_own(place: Place) {
+    let from = place.version().await;
+    let made = place.make("t").await;
+    place.patch("t", json!({"spec": {"priority": 9}})).await.expect("an edit");
+    place.tasks().delete("t", &DeleteParams::default()).await.expect("a task can be deleted");
+    let events = place.tasks().watch(&WatchParams::default(), &from).await.expect("a watch").take(3);
+    let events = tokio::time::timeout(Duration::from_secs(20), events.try_collect::<Vec<_>>()).await;
+    let objects: Vec<_> = events
+        .expect("events within 20 s")
+        .expect("events")
+        .into_iter()
+        .map(|event| match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => object,
+            other => panic!("an object was wanted, not {other:?}"),
+        })
+        .collect();
+    let versions: Vec<u64> = objects.iter().map(|object| number(&version_of(object))).collect();
+    assert_eq!(versions[0], number(&version_of(&made)));
+    assert!(versions.is_sorted_by(|one, next| one < next), "a deletion is a version too: {versions:?}");
+    assert_eq!(objects[2].data["spec"]["priority"], 9, "a deletion shows what was deleted");
+}
+
 pub async fn a_watch_from_zero_begins_with_what_is_there(place: Place) {
     place.make("a").await;
     place.make("b").await;
@@ -391,6 +417,50 @@ pub async fn what_is_gone_is_not_found(place: Place) {
     place.tasks().delete("t", &DeleteParams::default()).await.expect("a task can be deleted");
     let second = place.make("t").await;
     assert_ne!(first.metadata.uid, second.metadata.uid);
+}
+
+pub async fn a_replaced_task_keeps_its_status_and_identity(place: Place) {
+    let made = place.make("t").await;
+    let written = place.patch_status("t", json!({"status": {"phase": "Ready"}})).await.expect("a status");
+    let mut object = task("t");
+    object.data["spec"]["delay"] = json!("2h");
+    object.data["status"] = json!({"phase": "Dead"});
+    object.metadata.labels = None;
+    object.metadata.resource_version = Some(version_of(&written));
+    let replaced = place.tasks().replace("t", &PostParams::default(), &object).await.expect("the version is right");
+    assert_eq!(replaced.metadata.uid, made.metadata.uid);
+    assert_eq!(replaced.metadata.creation_timestamp, made.metadata.creation_timestamp);
+    assert_eq!(replaced.metadata.generation, Some(2));
+    assert_eq!(replaced.metadata.labels, None);
+    assert_eq!((&replaced.data["spec"]["delay"], &replaced.data["status"]["phase"]), (&json!("2h"), &json!("Ready")));
+    assert_eq!(refused(place.tasks().replace("t", &PostParams::default(), &object).await), conflict());
+}
+
+pub async fn a_finalizer_holds_what_is_deleted(place: Place) {
+    place.make("t").await;
+    let held = place.patch("t", json!({"metadata": {"finalizers": ["ax.dev/test"]}})).await.expect("a finalizer");
+    let deleted = place.tasks().delete("t", &DeleteParams::default()).await.expect("a task can be deleted");
+    let marked = deleted.left().expect("not gone yet: the object");
+    assert!(marked.metadata.deletion_timestamp.is_some());
+    assert!(number(&version_of(&marked)) > number(&version_of(&held)));
+    place.patch_status("t", json!({"status": {"phase": "Ready"}})).await.expect("a status can still be written");
+    place.patch("t", json!({"metadata": {"finalizers": null}})).await.expect("the finalizer goes");
+    assert!(place.tasks().get_opt("t").await.expect("an answer").is_none());
+}
+
+pub async fn a_pod_on_a_node_is_marked_before_it_goes(place: Place) {
+    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+    let containers = json!([{"name": "c", "image": "i"}]);
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "nowhere", "containers": containers}});
+    let pod: Pod = serde_json::from_value(pod).expect("a pod");
+    pods.create(&PostParams::default(), &pod).await.expect("a pod can be made");
+    let marked = pods.delete("p", &DeleteParams::default()).await.expect("a pod can be deleted").left();
+    let marked = marked.expect("the kubelet is waited for: the object");
+    assert!(marked.metadata.deletion_timestamp.is_some());
+    assert!(pods.get_opt("p").await.expect("an answer").is_some());
+    let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+    pods.delete("p", &now).await.expect("a pod can be deleted by force");
+    assert!(pods.get_opt("p").await.expect("an answer").is_none());
 }
 
 pub async fn a_dependent_goes_with_its_owner(place: Place) {

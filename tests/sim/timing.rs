@@ -65,6 +65,23 @@ fn c075_a_wall_clock_set_back_moves_no_delay() {
 }
 
 #[test]
+fn an_instant_is_kept_by_the_wall_clock_however_it_is_set() {
+    let sim = Sim::new(76).slow_election().operators(2).worker("w", 30);
+    sim.run_for("2m");
+    let at = sim.wall() + SignedDuration::from_mins(90);
+    sim.task("t").run_at(at).create();
+    sim.run_for("5m");
+    sim.step_wall(SignedDuration::from_hours(1));
+    sim.run_for("5m");
+    sim.step_wall(SignedDuration::from_mins(-30));
+    sim.run_for("1h");
+    let starts = sim.starts("t");
+    assert_eq!(starts.len(), 1, "{starts:?}");
+    let late = starts[0].wall.duration_since(at);
+    assert!(!late.is_negative() && late.as_secs() < 2, "{late:?} after the instant");
+}
+
+#[test]
 fn c114_ten_thousand_pending_tasks_are_quiet() {
     let sim = Sim::new(114).operators(2).worker("w", 30);
     sim.run_for("20s");

@@ -144,12 +144,11 @@ impl Store {
             return Err(Refusal::already_exists(&RESOURCES[resource], &key.1));
         }
         let uid = self.dice.uuid().to_string();
-        let wall = self.clock.now().wall;
-        let whole = jiff::Timestamp::from_second(wall.as_second()).expect("an instant");
+        let created = self.whole_seconds();
         let metadata = &mut value["metadata"];
         metadata["uid"] = json!(uid);
         metadata["namespace"] = json!(namespace);
-        metadata["creationTimestamp"] = json!(whole.to_string());
+        metadata["creationTimestamp"] = json!(created);
         if status {
             metadata["generation"] = json!(1);
             if let Some(object) = value.as_object_mut() {
@@ -185,13 +184,11 @@ impl Store {
                 }
             }
             if RESOURCES[resource].status {
-                value["status"] = old["status"].clone();
-                let rest = |value: &Value| {
-                    let mut rest = value.clone();
-                    rest["metadata"] = Value::Null;
-                    rest
-                };
-                if rest(&value) != rest(old) {
+                match old.get("status") {
+                    Some(status) => value["status"] = status.clone(),
+                    None => _ = value.as_object_mut().and_then(|fields| fields.remove("status")),
+                }
+                if !same_but_metadata(&value, old) {
                     let generation = old["metadata"]["generation"].as_u64().unwrap_or(0) + 1;
                     value["metadata"]["generation"] = json!(generation);
                 }
@@ -222,7 +219,7 @@ impl Store {
                 return Ok((object, false));
             }
             let mut value = object.value.clone();
-            value["metadata"]["deletionTimestamp"] = json!(self.clock.now().wall.to_string());
+            value["metadata"]["deletionTimestamp"] = json!(self.whole_seconds());
             return Ok((self.put(resource, key.clone(), Some(object), value), false));
         }
         Ok((self.remove(resource, key, &object), true))
@@ -290,11 +287,22 @@ impl Store {
         }
     }
 
+    fn whole_seconds(&self) -> String {
+        let wall = self.clock.now().wall;
+        jiff::Timestamp::from_second(wall.as_second()).expect("an instant").to_string()
+    }
+
     fn log(&mut self, resource: usize, event: Event) {
         let shelf = &mut self.shelves[resource];
         shelf.log.push_back(event);
         shelf.bell.notify_waiters();
     }
+}
+
+fn same_but_metadata(one: &Value, other: &Value) -> bool {
+    let fields = |value: &'_ Value| value.as_object().map_or(0, |fields| fields.len());
+    let same = |(name, value): (&String, &Value)| name == "metadata" || other.get(name) == Some(value);
+    fields(one) == fields(other) && one.as_object().is_some_and(|fields| fields.iter().all(same))
 }
 
 fn held(value: &Value) -> bool {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Server;
 use super::answer::{Form, Refusal};
-use super::link::Line;
+use super::link::{Line, State};
 use super::request::{Query, Selector};
 use super::store::{Event, Object, RESOURCES};
 
@@ -90,6 +90,10 @@ impl Watch {
         }
         let bell = self.bell.clone();
         loop {
+            if self.line.state() != State::Up {
+                self.over = true;
+                return Some(Err(self.line.cut().await));
+            }
             let rung = bell.notified();
             match self.known() {
                 Ok(text) if text.is_empty() => {}
