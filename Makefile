@@ -70,6 +70,12 @@ bench-wheel: ## Measure the timing wheel beside its peers, in about four minutes
 	@$(STAGE) "bench-wheel: build" "mend what the compiler names" cargo bench --locked --quiet --no-run --bench wheel
 	@$(STAGE) "bench-wheel" "run it when the machine does nothing else" cargo bench --locked --quiet --bench wheel
 
+.PHONY: bench-schedules
+bench-schedules: ## Measure 5,000 schedules that meet at one minute; target/bench/schedules.json.
+	@$(STAGE) "bench: build" "mend what the compiler names" cargo bench --locked --quiet --no-run --bench schedules
+	@scripts/with-cluster control-plane $(STAGE) "bench" "run it when the machine does nothing else" \
+		cargo bench --locked --quiet --bench schedules
+
 .PHONY: crds image release
 crds: ## Write the CRD files (crds/, config/crd/) from the Rust types.
 	cargo run --locked --quiet --bin crdgen
