@@ -82,6 +82,8 @@ pub struct State {
     stirred: BTreeSet<PoolKey>,
     /// Templates whose status may differ.
     touched: BTreeSet<Name>,
+    /// The template that was looked at last.
+    looked_at: Option<Name>,
     template_round: bool,
     timers: Timers<Alarm>,
     leader: Option<Leader>,
@@ -162,6 +164,7 @@ impl State {
             books: HashMap::new(),
             stirred: BTreeSet::new(),
             touched: BTreeSet::new(),
+            looked_at: None,
             template_round: false,
             timers: Timers::new(now),
             leader: None,

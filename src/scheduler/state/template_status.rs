@@ -1,5 +1,6 @@
 //! A template's own status: when it is written, and what it says.
 
+use std::ops::Bound;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -24,6 +25,8 @@ const NUMBERS_EVERY: Duration = Duration::from_secs(10);
 const WRITES: usize = 100;
 /// Of these, writes of numbers alone.
 const NUMBERS: usize = 20;
+/// Templates looked at in one round at most: a round holds up what is due.
+const LOOKS: usize = 500;
 /// Old runs deleted in one round at most.
 const REMOVALS: usize = 100;
 
@@ -33,7 +36,7 @@ impl State {
         self.template_round = false;
         let now = self.now.wall;
         let (mut writes, mut numbers, mut removals) = (WRITES, NUMBERS, REMOVALS);
-        for key in std::mem::take(&mut self.touched) {
+        for key in self.next_looks() {
             if writes == 0 {
                 self.touched.insert(key);
                 continue;
@@ -75,6 +78,22 @@ impl State {
         if !self.touched.is_empty() {
             self.next_template_round(self.now.mono + ROUND);
         }
+    }
+
+    /// The templates whose turn it is, each in its turn.
+    fn next_looks(&mut self) -> Vec<Name> {
+        let after = self.looked_at.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = self.touched.range((after.clone(), Bound::Unbounded));
+        let mut keys: Vec<Name> = rest.take(LOOKS).cloned().collect();
+        if let Bound::Excluded(after) = after {
+            let left = LOOKS - keys.len();
+            keys.extend(self.touched.range(..=after).take(left).cloned());
+        }
+        for key in &keys {
+            self.touched.remove(key);
+        }
+        self.looked_at = keys.last().cloned();
+        keys
     }
 
     pub(super) fn template_written(&mut self, key: &Name, serial: u64, result: Written<AxTaskTemplate>) {
