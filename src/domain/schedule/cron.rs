@@ -12,7 +12,7 @@ use super::{Refused, parse};
 const HORIZON: i64 = 20 * 366 * 86_400;
 
 /// A cron expression in its zone.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cron {
     fields: Fields,
     zone: Zone,

@@ -1,5 +1,7 @@
 //! What to tell somebody whose schedule cannot be read: what was understood, and what they may have meant. Pure.
 
+use crate::api::Duration;
+
 use super::item::Kind;
 use super::parse::{KINDS, SHORT, read_fields};
 
@@ -32,7 +34,7 @@ pub fn foreign(text: &str) -> Option<String> {
     let lower = word.to_ascii_lowercase();
     Some(match lower.as_str() {
         "@every" => {
-            let meant = if rest.is_empty() { "5m" } else { rest };
+            let meant = if rest.parse::<Duration>().is_ok() { rest } else { "5m" };
             format!("@every is not cron; write spec.schedule.every: {meant} in place of spec.schedule.cron")
         }
         "@reboot" => "@reboot is not cron; for work that is done once, create an AxTask".to_owned(),

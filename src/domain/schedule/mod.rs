@@ -38,7 +38,7 @@ const EVERY: &str = "spec.schedule.every";
 const TIME_ZONE: &str = "spec.schedule.timeZone";
 
 /// When a template runs. Every answer is a whole second for cron, exact for an interval.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Schedule {
     /// Local times of a zone.
     Cron(Cron),

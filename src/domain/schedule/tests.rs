@@ -57,7 +57,7 @@ fn c082_what_is_not_cron_is_refused_and_says_what_is_meant() {
         ("TZ=UTC", "an expression has no zone in it"),
         ("@reboot", "@reboot is not cron"),
         ("@every 5m", "write spec.schedule.every: 5m"),
-        ("@every", "@every is not cron"),
+        ("@every 1.5h\u{7}", "write spec.schedule.every: 5m"),
         ("@Hourly", "did you mean \"@hourly\"?"),
         ("@dayly", "did you mean \"@daily\"?"),
         ("@", "there are @hourly, @daily"),

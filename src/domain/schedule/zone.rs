@@ -11,7 +11,7 @@ use super::{Refused, TIME_ZONE, Why, hint, refused};
 pub const LARGEST_OFFSET: i64 = 26 * 3600;
 
 /// A zone of IANA's, with the name it was asked for.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zone {
     zone: TimeZone,
     name: String,
