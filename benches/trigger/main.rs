@@ -12,7 +12,6 @@
 #[allow(dead_code, reason = "each bench uses a part of it")]
 mod api;
 #[path = "../support/report.rs"]
-#[allow(dead_code, reason = "each bench uses a part of it")]
 mod report;
 #[path = "../slice/stage.rs"]
 #[allow(dead_code, reason = "each bench uses a part of it")]
