@@ -47,7 +47,7 @@ lint: tools ## Check format, lints, shell scripts, generated files, licenses and
 tools: ## Install what is needed beside Rust and Go: shellcheck, openssl (as root), cargo-deny (built once).
 	@$(STAGE) "tools" "see what was said above; they come from Debian and crates.io" scripts/tools
 
-.PHONY: unit integration e2e fuzz bench bench-wheel
+.PHONY: unit integration e2e fuzz bench bench-wheel bench-trigger
 unit: ## Run the tests that need no cluster.
 	@$(STAGE) "unit: build" "mend what the compiler names" \
 		cargo test --locked --quiet --no-run --lib --bins $(UNIT_TESTS:%=--test %)
@@ -75,6 +75,11 @@ bench: ## Measure ax on a real control plane, beside the bare API server: a tabl
 bench-wheel: ## Measure the timing wheel beside its peers, in about four minutes: a table, and target/bench/wheel.json.
 	@$(STAGE) "bench-wheel: build" "mend what the compiler names" cargo bench --locked --quiet --no-run --bench wheel
 	@$(STAGE) "bench-wheel" "run it when the machine does nothing else" cargo bench --locked --quiet --bench wheel
+bench-trigger: ## Measure how late triggers are, alone and on a real control plane: a table, and target/bench/trigger.json.
+	@$(STAGE) "bench-trigger: build" "mend what the compiler names" \
+		cargo bench --locked --quiet --no-run --bench trigger
+	@scripts/with-cluster control-plane $(STAGE) "bench-trigger" "run it when the machine does nothing else" \
+		cargo bench --locked --quiet --bench trigger
 
 .PHONY: bench-schedules
 bench-schedules: ## Measure 5,000 schedules that meet at one minute; target/bench/schedules.json.

@@ -1,4 +1,5 @@
 //! The figures of one run: a table for people, and `target/bench/NAME.json` for machines.
+#![allow(dead_code, reason = "each bench uses a part of it")]
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

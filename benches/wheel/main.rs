@@ -7,7 +7,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a bench that cannot go on ends by a panic")]
 
 #[path = "../support/report.rs"]
-#[allow(dead_code, reason = "each bench uses a part of it")]
 mod report;
 
 mod alone;

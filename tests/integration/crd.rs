@@ -90,9 +90,12 @@ fn nothing_is_nullable_and_only_suspend_and_phase_have_a_default() {
         });
     }
     defaults.sort();
-    let want =
-        ["axtasks.yaml.spec.suspend = false", "axtasks.yaml.status = {}", "axtasks.yaml.status.phase = \"Pending\"",
-        "axtasktemplates.yaml.spec.suspend = false"];
+    let want = [
+        "axtasks.yaml.spec.suspend = false",
+        "axtasks.yaml.status = {}",
+        "axtasks.yaml.status.phase = \"Pending\"",
+        "axtasktemplates.yaml.spec.suspend = false",
+    ];
     assert_eq!(defaults, want);
 }
 
