@@ -4,15 +4,19 @@
 //! one tick or trigger can only make one, since the API server takes a name once.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use uuid::Uuid;
 
+use super::lifecycle::later;
 use crate::api::{AxTask, AxTaskSpec, AxTaskTemplateSpec, GROUP, Instant, TemplateRef, VERSION, annotation};
 
 /// The longest beginning of a run's name: with a dash and ten digits it is a label's value, 63 characters.
 const MAX_STEM: usize = 52;
+/// The longest trigger value that is kept as it is, bytes; status keeps 256 characters.
+const MAX_VALUE: usize = 200;
 
 /// What makes a run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,8 +62,17 @@ pub fn name(owner: Owner<'_>, cause: &Cause) -> String {
     }
 }
 
-/// The run.
-pub fn build(owner: Owner<'_>, template: &AxTaskTemplateSpec, cause: &Cause) -> AxTask {
+/// What stands for a trigger's value in status and annotations: the value, or its beginning and a hash of the whole.
+pub fn short(value: &str) -> String {
+    if value.len() <= MAX_VALUE {
+        return value.to_owned();
+    }
+    let hash = Uuid::new_v5(&Uuid::NAMESPACE_OID, value.as_bytes()).simple();
+    format!("{}…{hash}", crate::domain::text::clean(value, MAX_VALUE / 2).0)
+}
+
+/// The run. `offset`: how much later than its nominal time it is made.
+pub fn build(owner: Owner<'_>, template: &AxTaskTemplateSpec, cause: &Cause, offset: Duration) -> AxTask {
     let made_of = template.task_template.clone().unwrap_or_default();
     let metadata = made_of.metadata.unwrap_or_default();
     let defaults = made_of.spec.unwrap_or_default();
@@ -69,7 +82,7 @@ pub fn build(owner: Owner<'_>, template: &AxTaskTemplateSpec, cause: &Cause) -> 
     let run_at = match cause {
         Cause::Tick(nominal) => {
             annotations.insert(annotation::SCHEDULED_FOR.to_owned(), nominal.to_string());
-            Some(Instant(*nominal))
+            Some(Instant(later(*nominal, offset)))
         }
         Cause::Trigger(value) => {
             annotations.insert(annotation::TRIGGERED_BY.to_owned(), value.clone());
@@ -161,6 +174,14 @@ mod tests {
     }
 
     #[test]
+    fn a_long_trigger_value_is_kept_short_and_apart_from_others() {
+        let (a, b) = ("v".repeat(5000) + "a", "v".repeat(5000) + "b");
+        assert!(short(&a).chars().count() <= 256 && short(&a) != short(&b));
+        assert_eq!(short(&short(&a)), short(&a));
+        assert_eq!(short("2026-12-01"), "2026-12-01");
+    }
+
+    #[test]
     fn a_run_carries_a_copy_of_every_field_and_its_owner() {
         let template: AxTaskTemplateSpec = serde_json::from_value(serde_json::json!({
             "worker": {"deployment": "w"},
@@ -169,7 +190,7 @@ mod tests {
                     "startDeadline": "5m", "concurrencyKey": "k", "dependsOn": ["d"], "retry": {"maxRetries": 1}}}
         }))
         .expect("a template");
-        let run = build(owner("close"), &template, &tick());
+        let run = build(owner("close"), &template, &tick(), Duration::ZERO);
         let got = serde_json::to_value(&run.spec).expect("json");
         assert_eq!(
             got,
@@ -186,8 +207,12 @@ mod tests {
 
     #[test]
     fn who_only_says_so_is_no_run() {
-        let mut run =
-            build(owner("close"), &serde_json::from_str("{\"worker\":{\"deployment\":\"w\"}}").expect("spec"), &tick());
+        let mut run = build(
+            owner("close"),
+            &serde_json::from_str("{\"worker\":{\"deployment\":\"w\"}}").expect("spec"),
+            &tick(),
+            Duration::ZERO,
+        );
         run.metadata.owner_references = None;
         assert_eq!(made_by(&run.metadata), None);
     }

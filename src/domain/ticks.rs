@@ -77,7 +77,8 @@ pub fn owed(schedule: &Schedule, cursor: Timestamp, rules: Rules, now: Timestamp
     let allowed = rules.catch_up.max(u32::from(on_time));
     let mut owed = Owed { make: Vec::new(), missed: None, next: schedule.next(reached.max(before(cursor))) };
     for tick in due.take(usize::try_from(MAX_COUNTED).unwrap_or(usize::MAX)) {
-        let late = rules.deadline.is_some_and(|deadline| later(tick, deadline) <= now);
+        // It counts from when the run is due to be made, as in the run itself.
+        let late = rules.deadline.is_some_and(|deadline| later(tick, deadline) <= reached);
         let why = if late {
             Why::DeadlineExceeded
         } else if owed.make.len() < allowed as usize {

@@ -164,6 +164,9 @@ impl Record {
 
     /// The same instant for every attempt, whoever computes it: `ce-time`.
     pub fn nominal_time(&self) -> Timestamp {
+        if let Some((_, Cause::Tick(nominal))) = &self.made_by {
+            return *nominal;
+        }
         match (&self.spec.run_at, &self.spec.delay) {
             (Some(run_at), _) => run_at.0,
             (None, Some(delay)) => later(self.created, delay.get()),

@@ -239,7 +239,8 @@ impl State {
         let Some(term) = self.leader.as_ref().map(|l| l.term) else { return };
         let Some(template) = self.templates.get_mut(key) else { return };
         let owner = Owner { namespace: &key.0, name: &key.1, uid: &template.uid };
-        let run = Box::new(run::build(owner, &template.spec, &cause));
+        let offset = rules(&template.spec, &template.uid).offset;
+        let run = Box::new(run::build(owner, &template.spec, &cause, offset));
         template.runs.making.insert(cause, Making { serial, tries });
         self.out.push(Output::MakeRun { template: key.clone(), serial, run, term });
     }

@@ -13,6 +13,7 @@ use crate::cluster::guarded::Guarded;
 use crate::cluster::watch::Kind;
 use crate::domain::lifecycle::Notice;
 use crate::domain::pool::PoolKey;
+use crate::domain::run;
 use crate::scheduler::input::Name;
 
 /// How soon a changed template is looked at.
@@ -95,7 +96,7 @@ impl State {
         template.written = object.status.unwrap_or_default();
         template.hold_until = None;
         let meta = &object.metadata;
-        template.trigger = meta.annotations.as_ref().and_then(|a| a.get(annotation::TRIGGER)).cloned();
+        template.trigger = meta.annotations.as_ref().and_then(|a| a.get(annotation::TRIGGER)).map(|v| run::short(v));
         if let Some(created) = &meta.creation_timestamp {
             template.created = created.0;
         }
