@@ -165,7 +165,8 @@ type Measured = HashMap<(String, &'static str, &'static str), Vec<f64>>;
 
 pub fn rows(say: impl Fn(&str)) -> Vec<Row> {
     let (mut measured, mut random) = (Measured::new(), Random(8));
-    for (big, repetitions) in [(false, 3), (true, 2)] {
+    let asked = std::env::var("AX_BENCH_REPEAT").ok().and_then(|text| text.parse().ok());
+    for (big, repetitions) in [(false, asked.unwrap_or(3)), (true, asked.unwrap_or(2))] {
         for repetition in 1..=repetitions {
             let mut peers = PEERS;
             random.shuffle(&mut peers);

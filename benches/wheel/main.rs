@@ -3,6 +3,8 @@
 //! The same seeded work for all in one run, in an order shuffled at each repetition; CPU time; medians; ratios within a
 //! repetition; deliveries are checked. Memory is aged before anything is measured: filled, cancelled in random order,
 //! filled again. A goal that is missed is said, and is no failure.
+//!
+//! `AX_BENCH_REPEAT`: repetitions, 3 and for a million timers 2 if not said. `AX_BENCH_10M`: `next_due` of ten million.
 #![allow(clippy::disallowed_methods, reason = "a bench reads the real clocks")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a bench that cannot go on ends by a panic")]
 

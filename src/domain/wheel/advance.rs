@@ -60,6 +60,7 @@ impl<P, const BITS: u32> Wheel<P, BITS> {
         while let Some(&list) = self.cascading.last() {
             while let Some((_, from, to)) = self.store.head(list) {
                 let count = (to - from).min(u32::try_from(*left).unwrap_or(u32::MAX));
+                self.touch(from..from + count);
                 for position in from..from + count {
                     self.place(self.store.record(position));
                 }
@@ -91,6 +92,7 @@ impl<P, const BITS: u32> Wheel<P, BITS> {
             self.begin(list);
         }
         while let Some((_, from, to)) = self.store.head(list) {
+            self.touch(from..to);
             for position in from..to {
                 if *left == 0 {
                     return false;
@@ -110,6 +112,10 @@ impl<P, const BITS: u32> Wheel<P, BITS> {
         self.levels.clear(slot);
         self.store.free_list(list);
         true
+    }
+
+    fn touch(&self, positions: std::ops::Range<u32>) {
+        self.cells.touch(positions.map(|position| self.store.record(position).cell));
     }
 
     fn begin(&mut self, list: u32) {

@@ -122,6 +122,12 @@ impl<P> Cells<P> {
         self.pages.get(cell as usize / PAGE)?.get(cell as usize % PAGE)?.as_ref()
     }
 
+    /// Reads cells that are about to be needed one after another, all at once: the waits for memory overlap.
+    pub fn touch(&self, cells: impl Iterator<Item = u32>) {
+        let some = |cell| self.get(cell).is_some();
+        std::hint::black_box(cells.filter(|cell| some(*cell)).count());
+    }
+
     /// The record of `cell` lies at `position` from now on.
     pub fn moved(&mut self, cell: u32, position: Position) {
         if let Some(armed) = &mut self.pages[cell as usize / PAGE][cell as usize % PAGE] {
