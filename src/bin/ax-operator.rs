@@ -2,12 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::{Parser, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tracing::{error, info, warn};
 
 use ax::api::Duration as Span;
@@ -59,7 +60,7 @@ struct Args {
     #[arg(long, env = "AX_LEADER_ELECTION_RETRY_PERIOD")]
     leader_election_retry_period: Option<Span>,
 
-    /// Status writes under way at once, and as many runs being made, 1 to 1000.
+    /// Status writes and runs being made under way at once, 1 to 1000.
     #[arg(long, env = "AX_KUBE_API_IN_FLIGHT", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1000))]
     kube_api_in_flight: u16,
 
@@ -187,10 +188,11 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     ));
 
     info!(namespace = %args.namespace, watching = ?scopes, "started");
+    let room = Arc::new(Semaphore::new(usize::from(args.kube_api_in_flight)));
     let hands = Hands {
         orders: order_tx,
-        runs: RunMaker::new(clients.write.clone(), usize::from(args.kube_api_in_flight), leadership.clone(), clock),
-        writer: StatusWriter::new(clients.write.clone(), usize::from(args.kube_api_in_flight), leadership, clock),
+        runs: RunMaker::new(clients.write.clone(), room.clone(), leadership.clone(), clock),
+        writer: StatusWriter::new(clients.write.clone(), room, leadership, clock),
         teller,
         lease: command_tx.clone(),
         lister: clients.write.clone(),

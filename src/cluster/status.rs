@@ -63,9 +63,9 @@ pub struct StatusWriter {
 }
 
 impl StatusWriter {
-    /// A writer with at most `in_flight` requests at once.
-    pub fn new(client: Client, in_flight: usize, leadership: Leadership, clock: Clock) -> Self {
-        Self { client, room: Arc::new(Semaphore::new(in_flight)), leadership, clock }
+    /// A writer with at most so many requests at once as `room` has permits, which others may share.
+    pub fn new(client: Client, room: Arc<Semaphore>, leadership: Leadership, clock: Clock) -> Self {
+        Self { client, room, leadership, clock }
     }
 
     /// Writes a task's status.

@@ -1,5 +1,6 @@
 //! One replica of the operator: its own loops, wired as `src/bin/ax-operator.rs` wires them, on a machine of its own.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ax::cluster::client::Connector;
@@ -15,7 +16,7 @@ use ax::ops::dice::Dice;
 use ax::scheduler::input::Input;
 use ax::scheduler::run::{self, Hands, Health};
 use ax::scheduler::state;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::api::Server;
@@ -96,10 +97,11 @@ impl Replica {
                 server_clock.clone(),
             )),
         ];
+        let room = Arc::new(Semaphore::new(64));
         let hands = Hands {
             orders: order_tx,
-            writer: StatusWriter::new(client(), 64, leadership.clone(), clock),
-            runs: RunMaker::new(client(), 64, leadership.clone(), clock),
+            writer: StatusWriter::new(client(), room.clone(), leadership.clone(), clock),
+            runs: RunMaker::new(client(), room, leadership.clone(), clock),
             teller,
             lease: command_tx.clone(),
             lister: client(),

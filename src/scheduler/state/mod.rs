@@ -82,6 +82,9 @@ pub struct State {
     stirred: BTreeSet<PoolKey>,
     /// Templates whose status may differ.
     touched: BTreeSet<Name>,
+    /// Runs being made, and status writes of tasks under way: while there are many, templates' own writes wait.
+    making: usize,
+    writing: usize,
     /// The template that was looked at last.
     looked_at: Option<Name>,
     template_round: bool,
@@ -164,6 +167,8 @@ impl State {
             books: HashMap::new(),
             stirred: BTreeSet::new(),
             touched: BTreeSet::new(),
+            making: 0,
+            writing: 0,
             looked_at: None,
             template_round: false,
             timers: Timers::new(now),

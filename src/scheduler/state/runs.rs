@@ -242,6 +242,7 @@ impl State {
         let offset = rules(&template.spec, &template.uid).offset;
         let run = Box::new(run::build(owner, &template.spec, &cause, offset));
         template.runs.making.insert(cause, Making { serial, tries });
+        self.making += 1;
         self.out.push(Output::MakeRun { template: key.clone(), serial, run, term });
     }
 
@@ -252,6 +253,7 @@ impl State {
     }
 
     pub(super) fn run_made(&mut self, key: &Name, name: &str, serial: u64, result: Made) {
+        self.making = self.making.saturating_sub(1);
         let Some(template) = self.templates.get_mut(key) else { return };
         let found = template.runs.making.iter().find(|(_, making)| making.serial == serial);
         let Some((cause, tries)) = found.map(|(cause, making)| (cause.clone(), making.tries)) else { return };

@@ -352,11 +352,13 @@ impl State {
             term,
         };
         record.writing = Some(Writing { serial, revision: record.revision, status: after, shift: record.shift });
+        self.writing += 1;
         self.out.push(Output::WriteTask { task: id, serial, write });
     }
 
     pub(super) fn task_written(&mut self, id: u64, serial: u64, result: Written<AxTask>) {
         let now = self.now;
+        self.writing = self.writing.saturating_sub(1);
         let Some(record) = self.records.get_mut(&id) else { return };
         // The answer to a write of an earlier reign says nothing of this one's.
         let Some(writing) = record.writing.take_if(|w| w.serial == serial) else { return };

@@ -23,6 +23,10 @@ use crate::scheduler::input::{Name, Output};
 const NUMBERS_EVERY: Duration = Duration::from_secs(10);
 /// Writes ordered in one round at most, so that a minute at which all schedules meet leaves room for what they make.
 const WRITES: usize = 100;
+/// The same while runs are being made or tasks' statuses written, which go first.
+const WRITES_WHEN_BUSY: usize = 5;
+/// So many status writes of tasks under way are many.
+const BUSY: usize = 32;
 /// Of these, writes of numbers alone.
 const NUMBERS: usize = 20;
 /// Templates looked at in one round at most: a round holds up what is due.
@@ -35,7 +39,9 @@ impl State {
     pub(super) fn template_round(&mut self) {
         self.template_round = false;
         let now = self.now.wall;
-        let (mut writes, mut numbers, mut removals) = (WRITES, NUMBERS, REMOVALS);
+        let busy = self.making > 0 || self.writing > BUSY;
+        let (mut writes, mut numbers, mut removals) =
+            if busy { (WRITES_WHEN_BUSY, 0, 0) } else { (WRITES, NUMBERS, REMOVALS) };
         for key in self.next_looks() {
             if writes == 0 {
                 self.touched.insert(key);
