@@ -15,7 +15,7 @@ STAGE := scripts/stage
 CLUSTER := e2e/cluster/cluster
 SHELL_SCRIPTS = $(shell grep -rlE '^\#!/usr/bin/env bash|^\# shellcheck shell=bash' .ci e2e scripts)
 # Tests of tests/ that need no cluster, a control plane, a whole cluster.
-UNIT_TESTS := architecture worker
+UNIT_TESTS := architecture plugin schedule sim worker
 INTEGRATION_TESTS := integration lease
 E2E_TESTS := e2e
 
@@ -47,11 +47,13 @@ lint: tools ## Check format, lints, shell scripts, generated files, licenses and
 tools: ## Install what is needed beside Rust and Go: shellcheck, openssl (as root), cargo-deny (built once).
 	@$(STAGE) "tools" "see what was said above; they come from Debian and crates.io" scripts/tools
 
-.PHONY: unit integration e2e bench
+.PHONY: unit integration e2e fuzz bench bench-wheel bench-trigger
 unit: ## Run the tests that need no cluster.
 	@$(STAGE) "unit: build" "mend what the compiler names" \
 		cargo test --locked --quiet --no-run --lib --bins $(UNIT_TESTS:%=--test %)
 	@$(STAGE) "unit" "make unit runs them alone" cargo test --locked --lib --bins $(UNIT_TESTS:%=--test %)
+	@$(STAGE) "unit: fuzz" "add the input it prints to tests/corpus, and mend what it breaks" \
+		cargo run --locked --quiet --example fuzz
 integration: ## Run the tests against a real control plane (API server, etcd, controllers).
 	@$(STAGE) "integration: build" "mend what the compiler names" \
 		cargo test --locked --quiet --no-run --bins $(INTEGRATION_TESTS:%=--test %)
@@ -62,10 +64,28 @@ e2e: image ## Run the tests against a whole cluster (as root), with the images.
 		cargo test --locked --quiet --no-run $(E2E_TESTS:%=--test %)
 	@scripts/with-cluster node $(STAGE) "e2e" "target/cluster-demo.log has the end of the cluster's logs" \
 		cargo test --locked $(E2E_TESTS:%=--test %)
+fuzz: ## Feed the parsers bad input for SECONDS=60 each, in 10 ms an input; AX_FUZZ_SEED=N repeats a run.
+	@$(STAGE) "fuzz: build" "mend what the compiler names" cargo build --locked --quiet --profile fuzz --example fuzz
+	@$(STAGE) "fuzz" "add the input it prints to tests/corpus, and mend what it breaks" \
+		env AX_FUZZ_SECONDS=$(or $(SECONDS),60) AX_FUZZ_LIMIT_MS=10 cargo run --locked --quiet --profile fuzz --example fuzz
 bench: ## Measure ax on a real control plane, beside the bare API server: a table, and target/bench/slice.json.
 	@$(STAGE) "bench: build" "mend what the compiler names" cargo bench --locked --quiet --no-run --bench slice
 	@scripts/with-cluster control-plane $(STAGE) "bench" "run it when the machine does nothing else" \
 		cargo bench --locked --quiet --bench slice
+bench-wheel: ## Measure the timing wheel beside its peers, in about four minutes: a table, and target/bench/wheel.json.
+	@$(STAGE) "bench-wheel: build" "mend what the compiler names" cargo bench --locked --quiet --no-run --bench wheel
+	@$(STAGE) "bench-wheel" "run it when the machine does nothing else" cargo bench --locked --quiet --bench wheel
+bench-trigger: ## Measure how late triggers are, alone and on a real control plane: a table, and target/bench/trigger.json.
+	@$(STAGE) "bench-trigger: build" "mend what the compiler names" \
+		cargo bench --locked --quiet --no-run --bench trigger
+	@scripts/with-cluster control-plane $(STAGE) "bench-trigger" "run it when the machine does nothing else" \
+		cargo bench --locked --quiet --bench trigger
+
+.PHONY: bench-schedules
+bench-schedules: ## Measure 5,000 schedules that meet at one minute; target/bench/schedules.json.
+	@$(STAGE) "bench: build" "mend what the compiler names" cargo bench --locked --quiet --no-run --bench schedules
+	@scripts/with-cluster control-plane $(STAGE) "bench" "run it when the machine does nothing else" \
+		cargo bench --locked --quiet --bench schedules
 
 .PHONY: crds image release
 crds: ## Write the CRD files (crds/, config/crd/) from the Rust types.

@@ -8,7 +8,7 @@
 //! scheduler    the leader loop: task records, timers, ready queues, credits, status writes
 //! cluster      the door to the API server: Lease, watches, status patches, Events
 //! worker       the HTTP contract: wire names, the operator's connections, the ax-worker server
-//! domain       PURE  lifecycle, wheel, election, retry, ready queue, credits, effective values
+//! domain       PURE  lifecycle, wheel, schedule, election, retry, ready queue, credits, effective values
 //! api          PURE  AxTask, AxTaskTemplate, conditions, durations, names
 //! ops          a shelf beside the floors: clock, logs, health server
 //! ```

@@ -12,6 +12,7 @@ use ax::cluster::client::{Clients, Connector};
 use ax::cluster::lease::{self, Grant, Leadership, LeaseCommand, LeaseConfig, LeaseEvent, ServerClock};
 use ax::domain::election::{Config, LossReason};
 use ax::ops::clock::Clock;
+use ax::ops::dice::Dice;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
@@ -95,6 +96,7 @@ impl Scene {
             identity: name.to_owned(),
             address: Some(format!("{name}:8080")),
             election: Config::default(),
+            dice: Dice::drawn(),
         };
         let running = tokio::spawn(lease::run(
             lease,

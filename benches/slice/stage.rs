@@ -28,6 +28,11 @@ pub struct Stage {
 
 impl Stage {
     pub async fn new(prefix: &str) -> Self {
+        Self::with_credits(prefix, CREDITS).await
+    }
+
+    /// With so many places in each pod.
+    pub async fn with_credits(prefix: &str, credits: u32) -> Self {
         let ns = TestNamespace::new(prefix).await;
         let arrivals = Arrivals::default();
         let rule = arrivals.clone();
@@ -36,7 +41,7 @@ impl Stage {
             rule.record(request.task(), arrival);
             Reply::ok()
         });
-        ns.workers(WORKER).replicas(PODS).credits(CREDITS).scripted(&script).await;
+        ns.workers(WORKER).replicas(PODS).credits(credits).scripted(&script).await;
         let operators = ns.operator().start_many(2).await;
         let leader = ns.wait_leader(&operators, SOON).await;
         // It looks round before it sends.

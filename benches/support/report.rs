@@ -1,4 +1,5 @@
 //! The figures of one run: a table for people, and `target/bench/NAME.json` for machines.
+#![allow(dead_code, reason = "each bench uses a part of it")]
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ pub struct Row {
     ax: Option<f64>,
     peer: Option<String>,
     peer_value: Option<f64>,
-    /// `ax` by `peer_value`.
+    /// `ax` by `peer_value`, or as measured side by side.
     ratio: Option<f64>,
     target: Option<String>,
     met: Option<bool>,
@@ -40,9 +41,21 @@ impl Row {
         self
     }
 
+    /// In place of `ax` by `peer_value`: the median of the ratios of each repetition.
+    pub fn ratio(mut self, ratio: f64) -> Self {
+        self.ratio = Some(rounded(ratio));
+        self
+    }
+
     pub fn at_most(mut self, limit: f64) -> Self {
         self.target = Some(format!("<= {limit}"));
         self.met = self.ax.map(|ax| ax <= limit);
+        self
+    }
+
+    pub fn at_most_of_peer(mut self, share: f64) -> Self {
+        self.target = Some(format!("ratio <= {share}"));
+        self.met = self.ratio.map(|ratio| ratio <= share);
         self
     }
 

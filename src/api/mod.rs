@@ -20,7 +20,7 @@ pub use instant::Instant;
 pub use payload::Payload;
 pub use status::{Attempt, AxTaskStatus, Outcome, Phase, TaskError};
 pub use task::{AxTask, AxTaskSpec, Retry, TemplateRef, Work, Worker};
-pub use template::{AxTaskTemplate, AxTaskTemplateSpec, TaskDefaults, TaskTemplate};
+pub use template::{AxTaskTemplate, AxTaskTemplateSpec, ConcurrencyPolicy, ScheduleSpec, TaskDefaults, TaskTemplate};
 pub use template_status::AxTaskTemplateStatus;
 
 /// API group of all resources.

@@ -43,6 +43,11 @@ use super::{AxTaskStatus, Duration, Instant, Payload};
         "!has(oldSelf.status) || !has(oldSelf.status.startTime) || (has(self.spec.runAt) == has(oldSelf.spec.runAt) \
          && (!has(self.spec.runAt) || self.spec.runAt == oldSelf.spec.runAt))"
     ).message("spec.runAt may change only before the first start; create a new task instead"),
+    validation = Rule::new(
+        "!has(oldSelf.status) || !has(oldSelf.status.startTime) \
+         || (has(self.spec.startDeadline) == has(oldSelf.spec.startDeadline) \
+         && (!has(self.spec.startDeadline) || self.spec.startDeadline == oldSelf.spec.startDeadline))"
+    ).message("spec.startDeadline may change only before the first start; create a new task instead"),
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -56,6 +61,10 @@ use super::{AxTaskStatus, Duration, Instant, Payload};
      "message": "spec.worker may not change; create a new task instead"},
     {"rule": "has(self.work) == has(oldSelf.work) && (!has(self.work) || self.work == oldSelf.work)",
      "message": "spec.work (topic and payload) may not change; create a new task instead"},
+    {"rule": "has(self.dependsOn) == has(oldSelf.dependsOn) && (!has(self.dependsOn) || self.dependsOn == oldSelf.dependsOn)",
+     "message": "spec.dependsOn may not change; create a new task instead"},
+    {"rule": "has(self.concurrencyKey) == has(oldSelf.concurrencyKey) && (!has(self.concurrencyKey) || self.concurrencyKey == oldSelf.concurrencyKey)",
+     "message": "spec.concurrencyKey may not change; create a new task instead"},
     {"rule": "!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)",
      "message": "spec.cancel stays true once it is true; create a new task instead"}
 ]))]
@@ -81,6 +90,29 @@ pub struct AxTaskSpec {
         pattern = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
     ))]
     pub run_at: Option<Instant>,
+    /// How long after its ready time the first attempt may still start, such as 10m; more than 0s. What has not
+    /// started by then, whatever it waits for, ends Dead with DeadlineExceeded. It binds no retry. Default: the
+    /// template's, else no limit. May change before the first start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [
+        {"rule": "duration(self) > duration('0s')", "message": "startDeadline must be more than 0s"}
+    ]))]
+    pub start_deadline: Option<Duration>,
+    /// Names of AxTasks of this namespace that must have succeeded first, 1 to 100. One that ends otherwise ends this
+    /// one Dead with DependencyFailed; one that does not exist yet is waited for. Default: the template's. May not
+    /// change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 100),
+        inner(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")),
+        extend("x-kubernetes-list-type" = "set")
+    )]
+    pub depends_on: Option<Vec<String>>,
+    /// At most one task with this key runs at a time in the namespace; the others wait in the order of their ready
+    /// times. Free between attempts. 1 to 128 characters. Default: the template's. May not change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128), regex(pattern = r"^[^\x00-\x1f\x7f]+$"))]
+    pub concurrency_key: Option<String>,
     /// 0 to 9, 9 is the most urgent. Default: the template's, else 5. May change at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 9))]

@@ -2,27 +2,31 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::{Parser, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tracing::{error, info, warn};
 
 use ax::api::Duration as Span;
 use ax::cluster::client::Clients;
 use ax::cluster::lease::{self, Leadership, LeaseCommand, LeaseConfig, LeaseEvent};
+use ax::cluster::runs::RunMaker;
 use ax::cluster::server_clock::ServerClock;
 use ax::cluster::status::StatusWriter;
 use ax::cluster::{events, watch as watches};
 use ax::dispatcher;
 use ax::domain::election;
 use ax::ops::clock::Clock;
+use ax::ops::dice::Dice;
 use ax::ops::{health, logging};
 use ax::scheduler::input::Input;
 use ax::scheduler::run::{self, Hands, Health};
 use ax::scheduler::state;
+use ax::worker::client::Dial;
 
 /// Runs delayed and manual tasks as Kubernetes resources: one leader, warm standbys.
 #[derive(Debug, Parser)]
@@ -56,7 +60,7 @@ struct Args {
     #[arg(long, env = "AX_LEADER_ELECTION_RETRY_PERIOD")]
     leader_election_retry_period: Option<Span>,
 
-    /// Status writes under way at once, 1 to 1000.
+    /// Status writes and runs being made under way at once, 1 to 1000.
     #[arg(long, env = "AX_KUBE_API_IN_FLIGHT", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1000))]
     kube_api_in_flight: u16,
 
@@ -165,9 +169,14 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     }));
     tokio::spawn(lease_events(event_rx, input_tx.clone()));
     tokio::spawn(events::run(clients.write.clone(), args.identity.clone(), clock, told_events));
-    tokio::spawn(dispatcher::run(leadership.clone(), clock, order_rx, told_tx));
-    let lease_config =
-        LeaseConfig { namespace: args.namespace.clone(), identity: args.identity.clone(), address: None, election };
+    tokio::spawn(dispatcher::run(leadership.clone(), clock, Dial::Tcp, order_rx, told_tx));
+    let lease_config = LeaseConfig {
+        namespace: args.namespace.clone(),
+        identity: args.identity.clone(),
+        address: None,
+        election,
+        dice: Dice::drawn(),
+    };
     let mut holding = tokio::spawn(lease::run(
         lease_config,
         clients.lease.clone(),
@@ -179,9 +188,11 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     ));
 
     info!(namespace = %args.namespace, watching = ?scopes, "started");
+    let room = Arc::new(Semaphore::new(usize::from(args.kube_api_in_flight)));
     let hands = Hands {
         orders: order_tx,
-        writer: StatusWriter::new(clients.write.clone(), usize::from(args.kube_api_in_flight), leadership, clock),
+        runs: RunMaker::new(clients.write.clone(), room.clone(), leadership.clone(), clock),
+        writer: StatusWriter::new(clients.write.clone(), room, leadership, clock),
         teller,
         lease: command_tx.clone(),
         lister: clients.write.clone(),

@@ -1,9 +1,10 @@
-//! The door to the API server: watches, status patches, Events, the Lease. IO.
+//! The door to the API server: watches, status patches, runs, Events, the Lease. IO.
 
 pub mod client;
 pub mod events;
 pub mod guarded;
 pub mod lease;
+pub mod runs;
 pub mod server_clock;
 pub mod status;
 pub mod takeover;

@@ -19,7 +19,7 @@ use crate::ops::clock::Clock;
 /// A write that takes longer is given up; whether it was applied shows when the object is read again.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The answer is 0.8 KB this way, whatever the payload.
-const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+pub(super) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// One write.
 #[derive(Debug)]
@@ -63,9 +63,9 @@ pub struct StatusWriter {
 }
 
 impl StatusWriter {
-    /// A writer with at most `in_flight` requests at once.
-    pub fn new(client: Client, in_flight: usize, leadership: Leadership, clock: Clock) -> Self {
-        Self { client, room: Arc::new(Semaphore::new(in_flight)), leadership, clock }
+    /// A writer with at most so many requests at once as `room` has permits, which others may share.
+    pub fn new(client: Client, room: Arc<Semaphore>, leadership: Leadership, clock: Clock) -> Self {
+        Self { client, room, leadership, clock }
     }
 
     /// Writes a task's status.

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use http::{HeaderValue, Method};
 use hyper::body::Bytes;
-use tokio::sync::watch;
+use tokio::sync::broadcast;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info};
 
-use super::{Cuts, Hand, Told};
+use super::{Hand, Told};
 use crate::api::duration;
 use crate::domain::answer::{Answer, Failure, Refused, Verdict, verdict};
 use crate::domain::credit::{RateLimit, rate_limit_parameter};
@@ -36,7 +36,8 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 struct Attempt {
     hand: Hand,
     dispatch: Dispatch,
-    cut: watch::Receiver<Cuts>,
+    /// Why the pod was cut off, each time it is.
+    cut: broadcast::Receiver<&'static str>,
     outgoing: Outgoing,
     /// The request may have reached the pod.
     reached: bool,
@@ -56,7 +57,7 @@ enum Turn {
     Silent,
 }
 
-pub(super) async fn run(hand: Hand, dispatch: Dispatch, cut: watch::Receiver<Cuts>) {
+pub(super) async fn run(hand: Hand, dispatch: Dispatch, cut: broadcast::Receiver<&'static str>) {
     let outgoing = Outgoing {
         method: Method::POST,
         path: dispatch.path.clone(),
@@ -87,7 +88,7 @@ impl Attempt {
             if remains.is_zero() {
                 self.report(What::TimedOut, None).await;
                 // No request is open: nobody will say when the place is free.
-                self.until_cut_or(LATE).await;
+                _ = self.cut_within(LATE).await;
                 self.report(What::Freed, None).await;
                 return;
             }
@@ -109,8 +110,8 @@ impl Attempt {
                 return;
             }
             let wait = wait.min(end.saturating_sub(self.hand.clock.mono()));
-            if self.until_cut_or(wait).await {
-                self.lost().await;
+            if let Some(why) = self.cut_within(wait).await {
+                self.report(self.never_heard(why), None).await;
                 return;
             }
         }
@@ -144,18 +145,17 @@ impl Attempt {
         tokio::select! {
             biased;
             done = &mut exchange => return Some(done),
-            _ = self.cut.changed() => {
+            why = cut_off(&mut self.cut) => {
                 match timeout(LAST_WORDS, &mut exchange).await {
                     Ok(done @ Exchange::Answered(_)) => return Some(done),
                     // An open request may have begun to work, whatever was answered before it.
                     Ok(_) | Err(_) if gone_out.load(Ordering::Relaxed) => {
-                        let why = self.cut.borrow().1;
                         self.report(What::Lost(Failure::stated("WorkerLost", why)), None).await;
                     }
                     Ok(_) | Err(_) if !self.reached && !self.busy => {
-                        return Some(Exchange::Unsent(self.cut.borrow().1.to_owned()));
+                        return Some(Exchange::Unsent(why.to_owned()));
                     }
-                    Ok(_) | Err(_) => self.lost().await,
+                    Ok(_) | Err(_) => self.report(self.never_heard(why), None).await,
                 }
                 return None;
             }
@@ -169,7 +169,7 @@ impl Attempt {
         let late = tokio::select! {
             biased;
             late = timeout(LATE, &mut exchange) => late.ok(),
-            _ = self.cut.changed() => None,
+            _ = cut_off(&mut self.cut) => None,
         };
         match late {
             Some(Exchange::Answered(reply)) => {
@@ -242,11 +242,6 @@ impl Attempt {
         }
     }
 
-    async fn lost(&self) {
-        let why = self.cut.borrow().1;
-        self.report(self.never_heard(why), None).await;
-    }
-
     fn never_heard(&self, why: &str) -> What {
         if self.busy { What::NeverStarted } else { What::Lost(Failure::stated("WorkerLost", why)) }
     }
@@ -257,13 +252,9 @@ impl Attempt {
         Duration::from_secs(seconds)
     }
 
-    /// Whether the pod was cut off before the wait was over.
-    async fn until_cut_or(&mut self, wait: Duration) -> bool {
-        tokio::select! {
-            biased;
-            changed = self.cut.changed() => changed.is_ok(),
-            () = sleep(wait) => false,
-        }
+    /// Why the pod was cut off, if it was before the wait was over.
+    async fn cut_within(&mut self, wait: Duration) -> Option<&'static str> {
+        timeout(wait, cut_off(&mut self.cut)).await.ok()
     }
 
     fn verdict(&self, reply: &Reply) -> Verdict {
@@ -293,5 +284,17 @@ impl Attempt {
             what,
         };
         self.hand.tell(Told::Report(report)).await;
+    }
+}
+
+/// Why the pod is cut off, when it is.
+async fn cut_off(cuts: &mut broadcast::Receiver<&'static str>) -> &'static str {
+    loop {
+        match cuts.recv().await {
+            Ok(why) => return why,
+            // The newest is still there.
+            Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+        }
     }
 }

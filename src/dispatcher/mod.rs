@@ -11,12 +11,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{broadcast, mpsc};
 
 use crate::cluster::lease::Leadership;
 use crate::domain::dispatch::{Destination, Inventory, Order, Report};
 use crate::ops::clock::Clock;
-use crate::worker::client::Connections;
+use crate::worker::client::{Connections, Dial};
 
 /// How often idle connections are looked through.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -46,16 +46,22 @@ struct Hand {
     told: mpsc::Sender<Told>,
 }
 
-/// How often a pod was cut off, and why last.
-type Cuts = (u64, &'static str);
-
 /// Obeys orders until the channel closes.
-pub async fn run(leadership: Leadership, clock: Clock, mut orders: mpsc::Receiver<Order>, told: mpsc::Sender<Told>) {
-    let hand = Hand { connections: Connections::new(clock), leadership, clock, told };
-    let mut cuts: HashMap<Arc<str>, watch::Sender<Cuts>> = HashMap::new();
+pub async fn run(
+    leadership: Leadership,
+    clock: Clock,
+    dial: Dial,
+    mut orders: mpsc::Receiver<Order>,
+    told: mpsc::Sender<Told>,
+) {
+    let hand = Hand { connections: Connections::new(dial, clock), leadership, clock, told };
+    // Why a pod is cut off, to its attempts in the order they began.
+    let mut cuts: HashMap<Arc<str>, broadcast::Sender<&'static str>> = HashMap::new();
     let mut sweep = tokio::time::interval(SWEEP);
     loop {
+        // Sweeping can wait: time for it comes between two orders.
         let order = tokio::select! {
+            biased;
             order = orders.recv() => match order {
                 Some(order) => order,
                 None => return,
@@ -68,13 +74,14 @@ pub async fn run(leadership: Leadership, clock: Clock, mut orders: mpsc::Receive
         };
         match order {
             Order::Send(dispatch) => {
-                let cut = cuts.entry(dispatch.pod.uid.clone()).or_insert_with(|| watch::Sender::new((0, "")));
+                let cut = cuts.entry(dispatch.pod.uid.clone()).or_insert_with(|| broadcast::Sender::new(1));
                 tokio::spawn(attempt::run(hand.clone(), *dispatch, cut.subscribe()));
             }
             Order::Cut { pod, why } => {
                 hand.connections.close(&pod);
                 if let Some(cut) = cuts.get(&pod) {
-                    cut.send_modify(|cuts| *cuts = (cuts.0 + 1, why));
+                    // Without an attempt there is nobody to tell.
+                    let _: Result<usize, _> = cut.send(why);
                 }
             }
             Order::Ask { pod, reign } => {

@@ -14,6 +14,8 @@ pub const DEFAULT_MAX_RETRIES: u32 = 3;
 pub const DEFAULT_DELAYS: [Duration; 3] = [Duration::from_secs(30), Duration::from_secs(120), Duration::from_secs(600)];
 /// Jitter where nobody says.
 pub const DEFAULT_JITTER_PERCENT: u32 = 10;
+/// Ended runs that are kept where nobody says: Succeeded, Canceled, Dead and Unknown.
+pub const DEFAULT_HISTORY: (usize, usize, usize) = (3, 3, 100);
 /// Port where nobody says.
 pub const DEFAULT_PORT: u16 = 8080;
 
@@ -32,6 +34,10 @@ pub struct Effective {
     pub timeout: Duration,
     /// When a failure is repeated.
     pub retry: RetryRules,
+    /// At most one task with this key runs in the namespace.
+    pub key: Option<String>,
+    /// At most so many tasks of the template run.
+    pub max_concurrent: Option<u32>,
 }
 
 /// Where a task is sent: a Deployment of its namespace.
@@ -72,6 +78,10 @@ impl Default for RetryRules {
 /// What made the task due; travels to the worker by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
+    /// A run that a schedule made.
+    Schedule,
+    /// A run that `ax.dev/trigger` made.
+    Manual,
     /// `spec.delay`.
     Delay,
     /// `spec.runAt`.
@@ -81,7 +91,7 @@ pub enum Trigger {
 }
 
 impl Trigger {
-    /// Of a task.
+    /// Of a task that is no run.
     pub fn of(spec: &AxTaskSpec) -> Self {
         match (&spec.delay, &spec.run_at) {
             (Some(_), _) => Self::Delay,
@@ -93,6 +103,8 @@ impl Trigger {
     /// The name, as workers see it.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Schedule => "Schedule",
+            Self::Manual => "Manual",
             Self::Delay => "Delay",
             Self::RunAt => "RunAt",
             Self::Immediate => "Immediate",
@@ -121,7 +133,7 @@ pub fn effective(task: &AxTaskSpec, template: Option<&AxTaskTemplateSpec>) -> Re
         (None, None, _) => return Err(Missing::Worker),
     };
     let none = TaskDefaults::default();
-    let defaults = template.and_then(|t| t.task_template.as_ref()).and_then(|t| t.spec.as_ref()).unwrap_or(&none);
+    let defaults = defaults(template).unwrap_or(&none);
     let own = task.work.as_ref();
     let inherited = defaults.work.as_ref();
     Ok(Effective {
@@ -135,7 +147,25 @@ pub fn effective(task: &AxTaskSpec, template: Option<&AxTaskTemplateSpec>) -> Re
             .map_or(DEFAULT_PRIORITY, |p| p.min(9)),
         timeout: task.timeout.as_ref().or(defaults.timeout.as_ref()).map_or(DEFAULT_TIMEOUT, |d| d.get()),
         retry: retry(task.retry.as_ref(), defaults.retry.as_ref()),
+        key: task.concurrency_key.as_ref().or(defaults.concurrency_key.as_ref()).cloned(),
+        max_concurrent: template.and_then(|t| t.max_concurrent).and_then(|n| u32::try_from(n).ok()),
     })
+}
+
+/// How long after its ready time the first attempt may start.
+pub fn start_deadline(task: &AxTaskSpec, template: Option<&AxTaskTemplateSpec>) -> Option<Duration> {
+    let inherited = defaults(template).and_then(|d| d.start_deadline.as_ref());
+    task.start_deadline.as_ref().or(inherited).map(|d| d.get())
+}
+
+/// The tasks that must have succeeded first.
+pub fn depends_on<'a>(task: &'a AxTaskSpec, template: Option<&'a AxTaskTemplateSpec>) -> &'a [String] {
+    let inherited = defaults(template).and_then(|d| d.depends_on.as_ref());
+    task.depends_on.as_ref().or(inherited).map_or(&[], Vec::as_slice)
+}
+
+fn defaults(template: Option<&AxTaskTemplateSpec>) -> Option<&TaskDefaults> {
+    template.and_then(|t| t.task_template.as_ref()).and_then(|t| t.spec.as_ref())
 }
 
 fn target(worker: &Worker) -> Target {

@@ -29,6 +29,7 @@ pub fn status(life: &Life, before: &AxTaskStatus, generation: i64, term: u64, no
         result: life.result.clone(),
         result_truncated: life.result_truncated.then_some(true),
         error: life.error.clone(),
+        dependencies: life.dependencies.clone(),
         term: i64::try_from(term).ok(),
         ..before.clone()
     };
@@ -62,7 +63,11 @@ fn conditions(conditions: &mut Vec<Condition>, life: &Life, generation: i64, now
     set("Stalled", stalled, why, &life.message);
     let says = if life.suspended { "spec.suspend is true" } else { "spec.suspend is false" };
     set("Suspended", life.suspended, if life.suspended { reason::SUSPENDED } else { "Resumed" }, says);
-    set("CancelRequested", life.cancel, reason::REQUESTED, "spec.cancel is true");
+    if life.replaced {
+        set("CancelRequested", true, reason::REPLACED, "a newer run of its template takes its place");
+    } else {
+        set("CancelRequested", life.cancel, reason::REQUESTED, "spec.cancel is true");
+    }
 }
 
 /// The JSON merge patch (RFC 7396) that turns `before` into `after`: members that differ, `null` for those gone.

@@ -1,5 +1,6 @@
-//! The shelf beside the floors: clock, logs, health server.
+//! The shelf beside the floors: clock, dice, logs, health server.
 
 pub mod clock;
+pub mod dice;
 pub mod health;
 pub mod logging;

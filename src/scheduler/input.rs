@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::api::{AxTask, AxTaskTemplate};
 use crate::cluster::events::Told;
 use crate::cluster::guarded::Guarded;
+use crate::cluster::runs::{Made, Removal};
 use crate::cluster::status::{StatusWrite, Written};
 use crate::cluster::watch::Change;
 use crate::domain::dispatch::{Destination, Inventory, Order, Report};
@@ -23,6 +24,8 @@ pub enum Input {
     TaskWritten { task: u64, serial: u64, result: Written<AxTask> },
     /// A template's status write has ended.
     TemplateWritten { template: Name, serial: u64, result: Written<AxTaskTemplate> },
+    /// The making of a run has ended.
+    RunMade { template: Name, run: String, serial: u64, result: Made },
     /// The list with which a leader begins, and the version it was read at.
     Listed { reign: u64, result: Result<(Vec<Guarded<AxTask>>, u64), String> },
     /// Of the pods a leader's caches did not know, those that exist.
@@ -48,6 +51,10 @@ pub enum Output {
     WriteTask { task: u64, serial: u64, write: StatusWrite },
     /// Write this template's status.
     WriteTemplate { template: Name, serial: u64, write: StatusWrite },
+    /// Make this run of a template. `serial` comes back with the answer.
+    MakeRun { template: Name, serial: u64, run: Box<AxTask>, term: u64 },
+    /// Delete this run, of which its template keeps no more.
+    RemoveRun(Removal),
     /// Tell this by an Event.
     Tell(Told),
     /// List all tasks from the newest state, for this reign.

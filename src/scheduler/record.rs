@@ -2,16 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
-use crate::api::{AxTaskSpec, AxTaskStatus};
-use crate::domain::effective::RetryRules;
+use super::timers::Timer;
+use crate::api::{AxTaskSpec, AxTaskStatus, Phase};
+use crate::domain::dispatch::Dispatch;
+use crate::domain::effective::{RetryRules, Trigger};
 use crate::domain::lifecycle::{Life, Notice, later};
 use crate::domain::pool::PoolKey;
 use crate::domain::ready::Place;
-use crate::domain::wheel::TimerId;
+use crate::domain::run::Cause;
 
 /// What is known of one task. The object's part is kept by every replica, `life` by the leader alone.
 #[derive(Debug)]
@@ -31,12 +34,24 @@ pub(super) struct Record {
     pub created: Timestamp,
     /// When this replica saw it come into being, if it did.
     pub seen_live: Option<Timestamp>,
+    /// The template whose run it is, and what made it.
+    pub made_by: Option<(String, Cause)>,
+    /// Names of the tasks it waits for, as indexed.
+    pub depends_on: Vec<String>,
+    /// The gates it is inside of.
+    pub gates: Vec<GateKey>,
+    /// Sent once its `Running` is persisted.
+    pub ahead: Option<Box<Dispatch>>,
+    /// A deletion was ordered; not again before this.
+    pub removing_until: Option<Duration>,
     /// Why it can never run, if so.
     pub problem: Option<Problem>,
     /// Last version seen or written; anything older is old news.
     pub version: u64,
     /// The status at that version.
     pub written: AxTaskStatus,
+    /// By how much the wall clock was set since this leader wrote the instants in `written`, or saw the creation.
+    pub shift: SignedDuration,
     pub life: Option<Life>,
     /// Raised by each change of `life`; what is saved and what must be saved before anything is sent is told by it.
     pub revision: u64,
@@ -48,12 +63,12 @@ pub(super) struct Record {
     pub failed_writes: u32,
     /// A write of this version can never be recorded.
     pub unwritable: Option<u64>,
-    pub wake: Option<(TimerId, Timestamp)>,
-    pub write: Option<(TimerId, Timestamp)>,
+    pub wake: Option<(Timer, Timestamp)>,
+    pub write: Option<(Timer, Timestamp)>,
     /// Nobody can be asked after the attempt under way: it is presumed to work on until this timer.
-    pub presumed: Option<TimerId>,
+    pub presumed: Option<Timer>,
     /// If nothing is heard of the attempt under way by then, something is wrong here: it is given up.
-    pub overdue: Option<TimerId>,
+    pub overdue: Option<Timer>,
     /// Its place in a line, or that it is blocked there.
     pub line: Option<Line>,
     /// The attempt under way keeps the rules it was sent under.
@@ -70,6 +85,8 @@ pub(super) struct Writing {
     pub serial: u64,
     pub revision: u64,
     pub status: AxTaskStatus,
+    /// [`Record::shift`] that `status` has in it.
+    pub shift: SignedDuration,
 }
 
 /// Why a task can never run.
@@ -88,6 +105,19 @@ pub(super) enum Line {
     Blocked(PoolKey),
     /// For its template.
     NoTemplate,
+    /// Outside a gate.
+    Outside(GateKey, Place),
+}
+
+/// A gate before the lines: see [`crate::domain::gate`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum GateKey {
+    /// `concurrencyPolicy: Queue`: the runs of the template of this uid.
+    Turn(String),
+    /// `concurrencyKey`, in its namespace.
+    Key(String, String),
+    /// `maxConcurrent` of the template of this namespace and name.
+    Cap(String, String),
 }
 
 impl Record {
@@ -102,24 +132,65 @@ impl Record {
         if let Some(ready_time) = self.written.ready_time
             && self.written.observed_generation == Some(self.generation)
         {
-            return ready_time.0;
+            return moved(ready_time.0, self.shift);
         }
-        let recorded = latest_local(later(self.created, std::time::Duration::from_secs(1)));
-        let anchor = self.seen_live.map_or(recorded, |seen| seen.min(recorded));
+        let recorded = latest_local(later(self.created, Duration::from_secs(1)));
+        let seen_live = self.seen_live.map(|seen| moved(seen, self.shift));
+        // After the clock was set, only this replica's own reading tells how long ago the creation was.
+        let anchor = match seen_live {
+            Some(seen) if self.shift.is_zero() => seen.min(recorded),
+            Some(seen) => seen,
+            None => recorded,
+        };
         match &self.spec.delay {
             Some(delay) => later(anchor, delay.get()),
             // Due at once: there is nothing to be early for.
-            None => self.seen_live.unwrap_or(self.created).min(anchor),
+            None => seen_live.unwrap_or(self.created).min(anchor),
         }
+    }
+
+    /// The wall clock was set: what was to last still lasts as long.
+    pub fn clock_set(&mut self, by: SignedDuration) {
+        let Some(life) = self.life.as_mut().filter(|l| !l.phase.is_final()) else { return };
+        life.clock_set(by, self.spec.run_at.is_some());
+        self.shift = self.shift.saturating_add(by);
+    }
+
+    /// Whether the instant it waits for is one of the wall clock: `runAt`, or a `startDeadline` that counts from it.
+    pub fn waits_for_the_clock(&self) -> bool {
+        let untouched = self.life.as_ref().is_some_and(|l| l.start_time.is_none() && l.current.is_none());
+        self.spec.run_at.is_some() && untouched
     }
 
     /// The same instant for every attempt, whoever computes it: `ce-time`.
     pub fn nominal_time(&self) -> Timestamp {
+        if let Some((_, Cause::Tick(nominal))) = &self.made_by {
+            return *nominal;
+        }
         match (&self.spec.run_at, &self.spec.delay) {
             (Some(run_at), _) => run_at.0,
             (None, Some(delay)) => later(self.created, delay.get()),
             (None, None) => self.created,
         }
+    }
+
+    /// What made it due.
+    pub fn trigger(&self) -> Trigger {
+        match &self.made_by {
+            Some((_, Cause::Tick(_))) => Trigger::Schedule,
+            Some((_, Cause::Trigger(_))) => Trigger::Manual,
+            None => Trigger::of(&self.spec),
+        }
+    }
+
+    /// Whether it has ended, and that is persisted.
+    pub fn has_ended(&self) -> bool {
+        self.written.phase.is_some_and(Phase::is_final)
+    }
+
+    /// Where it stands, as far as is known here.
+    pub fn phase(&self) -> Phase {
+        self.life.as_ref().map(|l| l.phase).or(self.written.phase).unwrap_or(Phase::Pending)
     }
 
     /// Its template's name, if it refers to one.
@@ -128,8 +199,12 @@ impl Record {
     }
 }
 
+fn moved(at: Timestamp, by: SignedDuration) -> Timestamp {
+    at.saturating_add(by).unwrap_or(at)
+}
+
 /// Status keeps microseconds: rounded up, since nothing may start early.
 fn whole_microseconds(at: Timestamp) -> Timestamp {
     let cut = Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at);
-    if cut < at { cut.checked_add(jiff::SignedDuration::from_micros(1)).unwrap_or(at) } else { cut }
+    if cut < at { cut.checked_add(SignedDuration::from_micros(1)).unwrap_or(at) } else { cut }
 }

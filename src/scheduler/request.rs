@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::record::Record;
 use crate::api::Instant;
-use crate::domain::effective::{Effective, Trigger};
+use crate::domain::effective::Effective;
 use crate::worker::wire;
 
 /// Header names and values of one attempt, besides those that depend on the moment of sending.
@@ -24,7 +24,7 @@ pub(super) fn headers(
         (wire::CE_TIME, Instant(record.nominal_time()).to_string()),
         (wire::CE_ATTEMPT, attempt.to_string()),
         (wire::CE_MAX_ATTEMPTS, last.to_string()),
-        (wire::CE_TRIGGER, Trigger::of(&record.spec).as_str().to_owned()),
+        (wire::CE_TRIGGER, record.trigger().as_str().to_owned()),
         (wire::IDEMPOTENCY_KEY, format!("\"{execution}\"")),
     ];
     let mut optional = |name, value: Option<&str>| {

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::{mpsc, watch};
-use tokio::time::sleep_until;
 use tracing::debug;
 
+use super::alarm::Alarm;
 use super::input::{Input, Output};
 use super::state::{Config, State};
 use crate::cluster::events::Teller;
 use crate::cluster::lease::LeaseCommand;
+use crate::cluster::runs::RunMaker;
 use crate::cluster::server_clock::ServerClock;
 use crate::cluster::status::StatusWriter;
 use crate::cluster::takeover;
@@ -32,6 +33,8 @@ pub struct Hands {
     pub orders: mpsc::Sender<Order>,
     /// Writes statuses.
     pub writer: StatusWriter,
+    /// Makes and deletes runs.
+    pub runs: RunMaker,
     /// Writes Events.
     pub teller: Teller,
     /// Holds the Lease.
@@ -79,6 +82,7 @@ pub async fn run(
     mut stop: watch::Receiver<bool>,
 ) {
     let mut state = State::new(config.clone(), clock.now());
+    let mut alarm = Alarm::new(clock);
     let mut batch = Vec::with_capacity(BATCH);
     let mut flush_until = None;
     loop {
@@ -93,9 +97,10 @@ pub async fn run(
         if flush_until.is_some_and(|until| clock.mono() >= until || !state.has_unwritten()) {
             return;
         }
-        // 3. The next input or timer.
+        // 3. The next input or timer. While more is due than one turn takes, the alarm rings at once, but inputs and the
+        // stop signal come first.
         let latest = clock.mono() + LONGEST_SLEEP;
-        let wake = state.next_due().map_or(latest, |due| due.min(latest));
+        alarm.set(state.next_due().map_or(latest, |due| due.min(latest)));
         tokio::select! {
             biased;
             changed = stop.changed(), if flush_until.is_none() => {
@@ -112,7 +117,7 @@ pub async fn run(
                     state.handle(input, clock.now());
                 }
             }
-            () = sleep_until(clock.instant(wake)) => {}
+            () = alarm.rings() => {}
         }
     }
 }
@@ -137,6 +142,18 @@ impl Hands {
                     let result = writer.template(write).await;
                     let _: Result<(), _> = inputs.send(Input::TemplateWritten { template, serial, result }).await;
                 });
+            }
+            Output::MakeRun { template, serial, run, term } => {
+                let (maker, inputs) = (self.runs.clone(), self.inputs.clone());
+                tokio::spawn(async move {
+                    let result = maker.make(&run, term).await;
+                    let run = run.metadata.name.clone().unwrap_or_default();
+                    let _: Result<(), _> = inputs.send(Input::RunMade { template, run, serial, result }).await;
+                });
+            }
+            Output::RemoveRun(removal) => {
+                let maker = self.runs.clone();
+                tokio::spawn(async move { maker.delete(removal).await });
             }
             Output::Tell(told) => self.teller.tell(told),
             Output::List { reign } => {

@@ -4,8 +4,10 @@
 //! first byte, tell "nothing was sent" from "cut after the first byte", and be sure nothing is sent again by itself.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use std::{fmt, io};
 
 use http::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request};
@@ -13,6 +15,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -87,7 +90,26 @@ impl Reply {
 #[derive(Debug, Clone)]
 pub struct Connections {
     idle: Arc<Mutex<HashMap<Arc<str>, Vec<Idle>>>>,
+    dial: Dial,
     clock: Clock,
+}
+
+/// How a pod is reached.
+#[derive(Clone)]
+pub enum Dial {
+    /// Over the network.
+    Tcp,
+    /// By whatever this function returns for the pod's address; for pods that are not on the network.
+    By(Arc<dyn Fn(SocketAddr) -> io::Result<DuplexStream> + Send + Sync>),
+}
+
+impl fmt::Debug for Dial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "Tcp",
+            Self::By(_) => "By",
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -98,8 +120,8 @@ struct Idle {
 
 impl Connections {
     /// No connections yet.
-    pub fn new(clock: Clock) -> Self {
-        Self { idle: Arc::default(), clock }
+    pub fn new(dial: Dial, clock: Clock) -> Self {
+        Self { idle: Arc::default(), dial, clock }
     }
 
     /// Sends a request to a pod and reads the answer, however long it takes; the caller limits the time.
@@ -115,7 +137,7 @@ impl Connections {
         loop {
             let (mut sender, reused) = match self.take_idle(&pod.uid) {
                 Some(sender) => (sender, true),
-                None => match connect(pod).await {
+                None => match self.connect(pod).await {
                     Ok(sender) => (sender, false),
                     Err(why) => return Exchange::Unsent(why),
                 },
@@ -140,6 +162,13 @@ impl Connections {
                     None => return Exchange::Cut(error.error().to_string()),
                 },
             }
+        }
+    }
+
+    async fn connect(&self, pod: &Destination) -> Result<SendRequest<Full<Bytes>>, String> {
+        match &self.dial {
+            Dial::Tcp => speak(tcp(pod.addr).await?).await,
+            Dial::By(dial) => speak(dial(pod.addr).map_err(|error| error.to_string())?).await,
         }
     }
 
@@ -189,8 +218,8 @@ impl Connections {
     }
 }
 
-async fn connect(pod: &Destination) -> Result<SendRequest<Full<Bytes>>, String> {
-    let stream = timeout(CONNECT, TcpStream::connect(pod.addr))
+async fn tcp(addr: SocketAddr) -> Result<TcpStream, String> {
+    let stream = timeout(CONNECT, TcpStream::connect(addr))
         .await
         .map_err(|_| "no connection within 2 s".to_owned())?
         .map_err(|error| error.to_string())?;
@@ -199,6 +228,13 @@ async fn connect(pod: &Destination) -> Result<SendRequest<Full<Bytes>>, String> 
     // Without keepalive the timeout still ends the wait; no reason to refuse the pod.
     let _: std::io::Result<()> = socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive);
     let _: std::io::Result<()> = stream.set_nodelay(true);
+    Ok(stream)
+}
+
+async fn speak<S>(stream: S) -> Result<SendRequest<Full<Bytes>>, String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let (sender, connection) = Builder::new()
         .max_buf_size(MAX_HEAD)
         .handshake(TokioIo::new(stream))

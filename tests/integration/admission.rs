@@ -73,6 +73,39 @@ async fn c002_durations_are_gep_2257() {
 }
 
 #[tokio::test]
+async fn what_a_task_waits_for_is_fixed_and_checked() {
+    let ns = TestNamespace::new("waits").await;
+    let name = valid("t").spec("dependsOn", json!(["a"])).spec("concurrencyKey", json!("k")).create(&ns).await.name;
+    let bare = valid("bare").create(&ns).await.name;
+    for (task, patch, want) in [
+        (&name, json!({"dependsOn": ["a", "b"]}), "spec.dependsOn may not change"),
+        (&name, json!({"dependsOn": null}), "spec.dependsOn may not change"),
+        (&bare, json!({"dependsOn": ["a"]}), "spec.dependsOn may not change"),
+        (&name, json!({"concurrencyKey": "other"}), "spec.concurrencyKey may not change"),
+        (&bare, json!({"concurrencyKey": "k"}), "spec.concurrencyKey may not change"),
+    ] {
+        let message = ns.refused_patch(task, json!({"spec": patch})).await;
+        assert!(message.contains(want), "{patch}: {message}");
+    }
+    for (field, value, want) in [
+        ("startDeadline", json!("0s"), "startDeadline must be more than 0s"),
+        ("dependsOn", json!([]), "spec.dependsOn"),
+        ("dependsOn", json!(["a", "a"]), "spec.dependsOn"),
+        ("dependsOn", json!(["Not A Name"]), "spec.dependsOn"),
+        ("concurrencyKey", json!(""), "spec.concurrencyKey"),
+        ("concurrencyKey", json!("x".repeat(129)), "spec.concurrencyKey"),
+    ] {
+        let message = valid("bad").spec(field, value.clone()).refused(&ns).await;
+        assert!(message.contains(want), "{field} {value}: {message}");
+    }
+    // Until the first start a deadline may be moved, then no more.
+    ns.patch_spec(&bare, json!({"startDeadline": "5m"})).await;
+    patch_status(&ns, &bare, json!({"status": {"startTime": "2026-12-01T08:00:00.000000Z"}})).await.unwrap();
+    let message = ns.refused_patch(&bare, json!({"spec": {"startDeadline": "9m"}})).await;
+    assert!(message.contains("spec.startDeadline may change only before the first start"), "{message}");
+}
+
+#[tokio::test]
 async fn c004_work_may_not_change() {
     let ns = TestNamespace::new("c004").await;
     let name = valid("pay").topic("order.pay").payload(json!({"order": 1, "list": [1]})).create(&ns).await.name;

@@ -79,7 +79,7 @@ fn every_property_is_explained() {
 }
 
 #[test]
-fn nothing_is_nullable_and_only_two_fields_have_a_default() {
+fn nothing_is_nullable_and_only_suspend_and_phase_have_a_default() {
     let mut defaults = Vec::new();
     for (file, schema) in schemas() {
         walk(&file, &schema, false, &mut |path, node, _| {
@@ -90,8 +90,12 @@ fn nothing_is_nullable_and_only_two_fields_have_a_default() {
         });
     }
     defaults.sort();
-    let want =
-        ["axtasks.yaml.spec.suspend = false", "axtasks.yaml.status = {}", "axtasks.yaml.status.phase = \"Pending\""];
+    let want = [
+        "axtasks.yaml.spec.suspend = false",
+        "axtasks.yaml.status = {}",
+        "axtasks.yaml.status.phase = \"Pending\"",
+        "axtasktemplates.yaml.spec.suspend = false",
+    ];
     assert_eq!(defaults, want);
 }
 

@@ -7,11 +7,14 @@ mod support;
 
 mod admission;
 mod config;
+mod contract;
 mod crd;
 mod harness;
 mod lifecycle;
 mod rbac;
 mod scene;
+mod schedules;
 mod submit;
 mod takeover;
 mod timing;
+mod waiting;

@@ -19,6 +19,7 @@ pub mod process;
 pub mod samples;
 pub mod script;
 pub mod task;
+pub mod template;
 pub mod wait;
 pub mod writes;
 

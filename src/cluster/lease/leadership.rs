@@ -61,11 +61,16 @@ pub struct Leadership {
 impl Default for Leadership {
     /// Nobody leads yet.
     fn default() -> Self {
-        Self { clock: Clock::start(), trust: Arc::default() }
+        Self::new(Clock::start())
     }
 }
 
 impl Leadership {
+    /// Nobody leads yet, on the machine of this clock.
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, trust: Arc::default() }
+    }
+
     /// Leave to act at `mono`, a reading taken just now of the clock that the election runs on; `None` once trust has
     /// ended on any clock.
     pub fn grant(&self, mono: Duration) -> Option<Grant> {

@@ -17,7 +17,6 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch as watched};
 use tracing::{info, warn};
-use uuid::Uuid;
 
 use self::call::{Caller, Error};
 pub use self::leadership::{Grant, Leadership, Trust};
@@ -27,6 +26,7 @@ pub use super::server_clock::ServerClock;
 use crate::domain::election::{Action, Config, Elector, LeaseRecord, LossReason, Notice, ROLL_MAX};
 pub use crate::domain::offset::OffsetBounds;
 use crate::ops::clock::{Clock, Reading};
+use crate::ops::dice::Dice;
 
 /// Clocks further apart than this are warned of, at most so often.
 const OFFSET_LIMIT: SignedDuration = SignedDuration::from_secs(2);
@@ -45,6 +45,8 @@ pub struct LeaseConfig {
     pub address: Option<String>,
     /// Checked by the caller.
     pub election: Config,
+    /// For what is added to the identity, and for the spread of the pauses.
+    pub dice: Dice,
 }
 
 /// The Lease of every installation.
@@ -106,8 +108,8 @@ pub async fn run(
     leadership: Leadership,
     server_clock: ServerClock,
 ) {
-    let LeaseConfig { namespace, identity, address, election } = config;
-    let identity = format!("{identity}_{}", Uuid::new_v4().simple());
+    let LeaseConfig { namespace, identity, address, election, mut dice } = config;
+    let identity = format!("{identity}_{}", dice.uuid().simple());
     let connector = connector.into();
     let mut caller = Caller::new(connector.clone(), &namespace, LEASE_NAME, clock, server_clock.clone());
     let (hint, mut hints) = watched::channel(None);
@@ -128,14 +130,16 @@ pub async fn run(
         // 1. What is to be done, by clocks read before it is.
         let start = seat.read_clocks();
         let wall = seat.server_clock.at(start.wall);
-        let action = seat.elector.next(start.mono, wall, roll());
+        let action = seat.elector.next(start.mono, wall, roll(&mut dice));
         seat.publish();
 
         // 2. Do it; hear commands meanwhile.
         let call = match action {
             Action::Wait { until } => {
                 let mut rest = pin!(tokio::time::sleep_until(clock.instant(until)));
+                // In a fixed order, so that nothing depends on chance. None starves: all but commands are rare.
                 tokio::select! {
+                    biased;
                     () = &mut rest => {}
                     command = commands.recv(), if seat.commands_open => seat.obey(command),
                     Ok(()) = hints.changed() => {
@@ -319,7 +323,6 @@ fn warn_unless(believed: bool, term: u64, now: Timestamp) {
     }
 }
 
-fn roll() -> u32 {
-    let (high, _) = Uuid::new_v4().as_u64_pair();
-    u32::try_from(high % u64::from(ROLL_MAX + 1)).unwrap_or(0)
+fn roll(dice: &mut Dice) -> u32 {
+    u32::try_from(dice.below(u64::from(ROLL_MAX) + 1)).unwrap_or(0)
 }

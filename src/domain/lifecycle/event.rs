@@ -1,8 +1,11 @@
 //! What can happen to a task. Pure.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use crate::api::Outcome;
+use crate::api::status::Dependency;
 use crate::domain::answer::Failure;
 use crate::domain::effective::RetryRules;
 
@@ -17,6 +20,17 @@ pub enum Event {
         cancel: bool,
         /// From `spec.delay` or `spec.runAt`.
         ready_at: Timestamp,
+        /// `startDeadline`.
+        deadline: Option<Duration>,
+    },
+    /// How the tasks stand that it waits for.
+    Dependencies(Dependencies),
+    /// Its deadline has passed.
+    DeadlinePassed,
+    /// A newer run of its template takes its place.
+    Replaced {
+        /// The newer one.
+        by: String,
     },
     /// The ready time has come, or the backoff is over.
     Due,
@@ -77,6 +91,15 @@ pub enum Event {
     },
     /// A worker's inventory lists an attempt whose send is not recorded, or recorded for another pod.
     Shown(Shown),
+}
+
+/// How the tasks stand that a task waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dependencies {
+    /// Each, those that have succeeded with their uid.
+    pub list: Vec<Dependency>,
+    /// What keeps it from becoming due: one of [`reason`](super::reason), and the same for people.
+    pub waits: Option<(&'static str, String)>,
 }
 
 /// A send.

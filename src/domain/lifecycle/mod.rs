@@ -8,7 +8,7 @@
 //!      +-----------------+  ^                        v
 //!                           +------ backoff over -- Retrying
 //!   cancel, from anywhere but a final phase --> Canceled
-//!   failed without budget, not repeatable, too large, invalid --> Dead
+//!   failed without budget, not repeatable, too large, invalid, too late, a dependency failed --> Dead
 //! ```
 //!
 //! [`Life::step`] is total: every event in every phase either moves the life on or is refused with a name. A recorded
@@ -23,14 +23,16 @@ mod tests;
 mod wake;
 
 use std::borrow::Cow;
+use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-pub use event::{Event, Rules, Sent, Shown};
+pub use event::{Dependencies, Event, Rules, Sent, Shown};
 pub use resume::Seen;
 pub use step::{Refusal, Step, later};
 pub use wake::{Wake, wake, write_at};
 
+use crate::api::status::Dependency;
 use crate::api::{Attempt, Outcome, Phase, TaskError};
 
 /// How many attempts are kept in status.
@@ -73,6 +75,14 @@ pub struct Life {
     pub suspended: bool,
     /// The spec says cancel.
     pub cancel: bool,
+    /// A newer run of its template takes its place: it ends as if the spec said cancel.
+    pub replaced: bool,
+    /// How long after `ready_at` the first attempt may start.
+    pub deadline: Option<Duration>,
+    /// The tasks that must have succeeded first.
+    pub dependencies: Vec<Dependency>,
+    /// Some of them have not.
+    pub blocked: bool,
     /// When a cancel met a running attempt.
     pub cancel_asked_at: Option<Timestamp>,
     /// Since when it waits for the present reason.
@@ -136,6 +146,10 @@ impl Life {
             error: None,
             suspended: false,
             cancel: false,
+            replaced: false,
+            deadline: None,
+            dependencies: Vec::new(),
+            blocked: false,
             cancel_asked_at: None,
             waiting_since: now,
             stalled: false,
@@ -152,6 +166,29 @@ impl Life {
     /// The entry of an attempt, if it is still kept.
     pub fn entry(&self, number: u32) -> Option<&Attempt> {
         self.attempts.iter().find(|a| u32::try_from(a.number) == Ok(number))
+    }
+
+    /// The wall clock was set by `by`: instants that stand for a length of time move with it, so that it stays as long.
+    /// `fixed`: the ready time is one that the user has named.
+    pub fn clock_set(&mut self, by: SignedDuration, fixed: bool) {
+        let moved = |at: Timestamp| at.saturating_add(by).unwrap_or(at);
+        if !fixed {
+            self.ready_at = moved(self.ready_at);
+        }
+        self.queued_at = moved(self.queued_at);
+        self.waiting_since = moved(self.waiting_since);
+        self.changed_at = moved(self.changed_at);
+        self.next_attempt_at = self.next_attempt_at.map(moved);
+        self.cancel_asked_at = self.cancel_asked_at.map(moved);
+        if let Some(current) = &mut self.current {
+            current.timeout_at = moved(current.timeout_at);
+        }
+    }
+
+    /// The latest instant at which the first attempt may start, while that still matters.
+    pub fn deadline_at(&self) -> Option<Timestamp> {
+        let waits = self.start_time.is_none() && matches!(self.phase, Phase::Pending | Phase::Ready);
+        self.deadline.filter(|_| waits).map(|deadline| later(self.ready_at, deadline))
     }
 
     /// How the last attempt ended, if it has.

@@ -1,10 +1,11 @@
 //! A life from what the status records: how a leader takes over. Pure.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Current, Life};
+use super::{Current, Life, reason};
 use crate::api::{AxTaskStatus, Phase};
 
 /// What the object says of itself besides its status.
@@ -16,6 +17,8 @@ pub struct Seen {
     pub suspend: bool,
     /// `spec.cancel`.
     pub cancel: bool,
+    /// `startDeadline`.
+    pub deadline: Option<Duration>,
 }
 
 impl Life {
@@ -34,6 +37,8 @@ impl Life {
         life.result_truncated = status.result_truncated.unwrap_or(false);
         life.error.clone_from(&status.error);
         life.suspended = seen.suspend;
+        life.deadline = seen.deadline;
+        life.dependencies.clone_from(&status.dependencies);
         life.phase = status.phase.unwrap_or(Phase::Pending);
         if let Some(ready_at) = status.ready_time.filter(|_| life.start_time.is_some() || life.phase.is_final()) {
             life.ready_at = ready_at.0;
@@ -51,10 +56,11 @@ impl Life {
             life.waiting_since = stalled.last_transition_time.0.min(now);
         }
         let asked = status.conditions.iter().find(|c| c.type_ == "CancelRequested");
+        life.replaced = asked.is_some_and(|c| c.reason == reason::REPLACED);
         match life.phase {
             Phase::Running => {
                 life.current = life.recorded_current();
-                life.cancel = asked.is_some() && seen.cancel;
+                life.cancel = asked.is_some() && (seen.cancel || life.replaced);
                 life.cancel_asked_at = asked.filter(|_| life.cancel).map(|c| c.last_transition_time.0);
                 if life.current.is_none() {
                     life.phase = Phase::Ready;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::event::{Event, Rules, Sent, Shown};
+use super::event::{Dependencies, Event, Rules, Sent, Shown};
 use super::{Current, KEPT_ATTEMPTS, Life, Notice, reason};
 use crate::api::{Attempt, Instant, Outcome, Phase, TaskError};
 use crate::domain::answer::Failure;
@@ -38,7 +38,15 @@ impl Life {
     /// Takes an event in. Total: in every phase every event acts or is refused.
     pub fn step(&mut self, event: Event, rules: &Rules, now: Timestamp) -> Step {
         match event {
-            Event::Wanted { suspend, cancel, ready_at } => self.wanted(suspend, cancel, ready_at, now),
+            Event::Wanted { suspend, cancel, ready_at, deadline } => {
+                if self.start_time.is_none() && !self.phase.is_final() {
+                    self.deadline = deadline;
+                }
+                self.wanted(suspend, cancel, ready_at, now)
+            }
+            Event::Dependencies(dependencies) => self.depends(dependencies, now),
+            Event::DeadlinePassed => self.deadline_passed(now),
+            Event::Replaced { by } => self.replaced(&by, now),
             Event::Due => self.due(now),
             Event::Waits { reason, message } => self.waits(reason, message, now),
             Event::Stall => self.stall(now),
@@ -72,22 +80,25 @@ impl Life {
             self.cancel = true;
             self.changed_at = now;
             if self.phase == Phase::Running {
-                self.cancel_asked_at = Some(now);
-                let message = "cancel asked; waiting for the running attempt, at most 30 s".to_owned();
-                self.say(reason::CANCEL_REQUESTED, message, now);
+                if self.cancel_asked_at.is_none() {
+                    self.cancel_asked_at = Some(now);
+                    let message = "cancel asked; waiting for the running attempt, at most 30 s".to_owned();
+                    self.say(reason::CANCEL_REQUESTED, message, now);
+                }
                 return Step::Took(notices);
             }
             notices.push(self.end_canceled("canceled before it ran".to_owned(), now));
             return Step::Took(notices);
         }
         let untouched = self.start_time.is_none();
-        if untouched && ready_at != self.ready_at && matches!(self.phase, Phase::Pending | Phase::Ready) {
+        let moved = ready_at != self.ready_at;
+        if untouched && moved && matches!(self.phase, Phase::Pending | Phase::Ready) {
             self.ready_at = ready_at;
             self.changed_at = now;
         }
         match self.phase {
             Phase::Pending => self.say_pending(now),
-            Phase::Ready if untouched && (suspend || self.ready_at > now) => {
+            Phase::Ready if untouched && (suspend || (moved && self.ready_at > now)) => {
                 self.phase = Phase::Pending;
                 self.say_pending(now);
             }
@@ -106,6 +117,66 @@ impl Life {
         Step::Took(notices)
     }
 
+    fn depends(&mut self, dependencies: Dependencies, now: Timestamp) -> Step {
+        if self.phase.is_final() {
+            return Step::Refused(Refusal::Final);
+        }
+        if self.phase != Phase::Pending {
+            // What has become due once does not wait for them again.
+            return Step::Refused(Refusal::OutOfPlace);
+        }
+        let Dependencies { list, waits } = dependencies;
+        if self.dependencies != list {
+            self.dependencies = list;
+            self.changed_at = now;
+        }
+        if self.blocked != waits.is_some() {
+            self.blocked = waits.is_some();
+            self.changed_at = now;
+        }
+        match waits {
+            Some((reason, message)) if !self.suspended => self.say(reason, message, now),
+            Some(_) | None => self.say_pending(now),
+        }
+        Step::Took(Vec::new())
+    }
+
+    fn deadline_passed(&mut self, now: Timestamp) -> Step {
+        if self.phase.is_final() {
+            return Step::Refused(Refusal::Final);
+        }
+        match (self.deadline, self.deadline_at()) {
+            (Some(deadline), Some(at)) if at <= now => {
+                let waited =
+                    if self.message.is_empty() { self.phase.as_str().to_owned() } else { self.message.clone() };
+                let limit = crate::api::duration::format(deadline);
+                let message =
+                    format!("not started within startDeadline {limit} after {}: {waited}", Instant(self.ready_at));
+                self.bury(reason::DEADLINE_EXCEEDED, message, now)
+            }
+            _ => Step::Refused(Refusal::OutOfPlace),
+        }
+    }
+
+    fn replaced(&mut self, by: &str, now: Timestamp) -> Step {
+        if self.phase.is_final() {
+            return Step::Refused(Refusal::Final);
+        }
+        if self.replaced || self.cancel {
+            return Step::Refused(Refusal::OutOfPlace);
+        }
+        self.replaced = true;
+        self.changed_at = now;
+        if self.phase == Phase::Running {
+            self.cancel = true;
+            self.cancel_asked_at = Some(now);
+            let message = format!("replaced by {by}; waiting for the running attempt, at most 30 s");
+            self.say(reason::CANCEL_REQUESTED, message, now);
+            return Step::Took(Vec::new());
+        }
+        Step::Took(vec![self.end_canceled(format!("replaced by {by} before it ran"), now)])
+    }
+
     fn due(&mut self, now: Timestamp) -> Step {
         let at = match self.phase {
             Phase::Pending => self.ready_at,
@@ -115,7 +186,7 @@ impl Life {
                 return Step::Refused(Refusal::Final);
             }
         };
-        if self.suspended || now < at {
+        if self.suspended || self.blocked || now < at {
             return Step::Refused(Refusal::OutOfPlace);
         }
         self.phase = Phase::Ready;
@@ -137,17 +208,13 @@ impl Life {
     }
 
     fn stall(&mut self, now: Timestamp) -> Step {
-        if self.phase != Phase::Ready || !reason::stalls(&self.reason) || self.stalled {
+        let waits = matches!(self.phase, Phase::Pending | Phase::Ready);
+        if !waits || !reason::stalls(&self.reason) || self.stalled {
             return Step::Refused(Refusal::OutOfPlace);
         }
         self.stalled = true;
         self.changed_at = now;
-        let reason = match self.reason.as_ref() {
-            reason::TEMPLATE_NOT_FOUND => reason::TEMPLATE_NOT_FOUND,
-            reason::WORKER_NOT_FOUND => reason::WORKER_NOT_FOUND,
-            reason::WORKER_NOT_OPTED_IN => reason::WORKER_NOT_OPTED_IN,
-            _ => reason::PORT_NOT_DECLARED,
-        };
+        let reason = reason::known_stall(&self.reason).unwrap_or(reason::INVALID);
         Step::Took(vec![warning(reason, self.message.clone())])
     }
 
@@ -406,7 +473,8 @@ impl Life {
     }
 
     fn end_canceled(&mut self, message: String, now: Timestamp) -> Notice {
-        self.end(Phase::Canceled, reason::REQUESTED, message.clone(), now);
+        let reason = if self.replaced { reason::REPLACED } else { reason::REQUESTED };
+        self.end(Phase::Canceled, reason, message.clone(), now);
         normal("Canceled", message)
     }
 
@@ -423,6 +491,13 @@ impl Life {
     pub(super) fn say_pending(&mut self, now: Timestamp) {
         if self.suspended {
             self.say(reason::SUSPENDED, "suspended; it goes on when spec.suspend is false".to_owned(), now);
+        } else if self.blocked {
+            // Its own words say which.
+            if self.reason != reason::DEPENDENCY_NOT_FOUND {
+                let open = self.dependencies.iter().filter(|d| !d.satisfied).map(|d| d.name.as_str());
+                let message = format!("waits for {} to succeed", open.collect::<Vec<_>>().join(", "));
+                self.say(reason::DEPENDENCY_NOT_READY, message, now);
+            }
         } else {
             self.say(reason::DELAYED, format!("due at {}", Instant(self.ready_at)), now);
         }

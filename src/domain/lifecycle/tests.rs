@@ -3,6 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::api::status::Dependency;
 use crate::domain::answer::Failure;
 use crate::domain::effective::RetryRules;
 
@@ -30,7 +31,14 @@ fn success(number: u32) -> Event {
 }
 
 fn wanted(suspend: bool, cancel: bool) -> Event {
-    Event::Wanted { suspend, cancel, ready_at: at(0) }
+    Event::Wanted { suspend, cancel, ready_at: at(0), deadline: None }
+}
+
+fn waits_for_a(waits: bool) -> Event {
+    let dependency =
+        Dependency { name: "a".to_owned(), uid: (!waits).then(|| "uid-of-a".to_owned()), satisfied: !waits };
+    let waits = waits.then(|| (reason::DEPENDENCY_NOT_READY, "waits for a to succeed".to_owned()));
+    Event::Dependencies(Dependencies { list: vec![dependency], waits })
 }
 
 fn shown(number: u32) -> Event {
@@ -80,7 +88,7 @@ fn every_event_in_every_phase() {
     let bury = || Event::Bury { reason: reason::INVALID, message: String::new() };
     let waits = || Event::Waits { reason: reason::WAITING_FOR_CREDIT, message: String::new() };
     let refused = || Event::Refused { number: 1, why: String::new() };
-    let moved = Event::Wanted { suspend: false, cancel: false, ready_at: at(50) };
+    let moved = Event::Wanted { suspend: false, cancel: false, ready_at: at(50), deadline: None };
     // Pending, Ready, Running, Retrying; the final phases refuse everything.
     let table: [(&str, Event, [Option<Phase>; 4]); 15] = [
         ("nothing new", wanted(false, false), [Some(Pending), Some(Ready), Some(Running), Some(Retrying)]),
@@ -242,7 +250,7 @@ fn a_life_survives_its_own_status() {
     for phase in PHASES {
         let before = in_phase(phase);
         let status = crate::domain::report::status(&before, &Default::default(), 1, 7, at(0));
-        let seen = Seen { ready_at: before.ready_at, suspend: false, cancel: before.cancel };
+        let seen = Seen { ready_at: before.ready_at, suspend: false, cancel: before.cancel, deadline: None };
         let after = Life::resume(&status, seen, at(0));
         assert_eq!(after.phase, before.phase);
         assert_eq!(after.current, before.current, "{phase:?}");
@@ -268,6 +276,57 @@ fn a_short_task_is_written_once() {
     assert_eq!(write_at(&far, false, true, at(0)), Some(at(0)));
 }
 
+#[test]
+fn c057_a_deadline_binds_the_first_start_alone() {
+    let wanted =
+        Event::Wanted { suspend: false, cancel: false, ready_at: at(0), deadline: Some(Duration::from_secs(30)) };
+    let mut waiting = life(&[wanted.clone(), Event::Due]);
+    assert_eq!(wake(&waiting), Some((at(30), Wake::Deadline)));
+    assert!(matches!(waiting.step(Event::DeadlinePassed, &Rules::default(), at(29)), Step::Refused(_)));
+    assert!(matches!(waiting.step(Event::DeadlinePassed, &Rules::default(), at(30)), Step::Took(_)));
+    assert_eq!((waiting.phase, waiting.reason.as_ref()), (Phase::Dead, reason::DEADLINE_EXCEEDED));
+    assert_eq!(waiting.attempt, 0);
+    // Suspended, it passes all the same; once started, it is of no more consequence.
+    let suspended =
+        Event::Wanted { suspend: true, cancel: false, ready_at: at(0), deadline: Some(Duration::from_secs(30)) };
+    assert_eq!(wake(&life(&[suspended])), Some((at(30), Wake::Deadline)));
+    let mut retrying = life(&[wanted, Event::Due, sent(), failed(1)]);
+    assert!(matches!(retrying.step(Event::DeadlinePassed, &Rules::default(), at(99)), Step::Refused(_)));
+}
+
+#[test]
+fn a_task_is_not_due_before_its_dependencies_have_succeeded() {
+    let mut waiting = life(&[waits_for_a(true)]);
+    assert_eq!(waiting.reason, reason::DEPENDENCY_NOT_READY);
+    assert_eq!(wake(&waiting), None);
+    assert!(matches!(waiting.step(Event::Due, &Rules::default(), at(9)), Step::Refused(_)));
+    waiting.step(waits_for_a(false), &Rules::default(), at(9));
+    assert_eq!(wake(&waiting), Some((at(0), Wake::Due)));
+    assert!(matches!(waiting.step(Event::Due, &Rules::default(), at(9)), Step::Took(_)));
+    assert_eq!(waiting.dependencies[0].uid.as_deref(), Some("uid-of-a"));
+}
+
+#[test]
+fn c104_a_replaced_run_ends_canceled_whatever_it_was_doing() {
+    let replaced = || Event::Replaced { by: "newer".to_owned() };
+    for phase in [Phase::Pending, Phase::Ready, Phase::Retrying] {
+        let mut life = in_phase(phase);
+        life.step(replaced(), &Rules::default(), at(1));
+        assert_eq!((life.phase, life.reason.as_ref()), (Phase::Canceled, reason::REPLACED), "{phase:?}");
+    }
+    let mut running = in_phase(Phase::Running);
+    running.step(replaced(), &Rules::default(), at(1));
+    assert_eq!((running.phase, running.reason.as_ref()), (Phase::Running, reason::CANCEL_REQUESTED));
+    // A successor reads it from the status.
+    let status = crate::domain::report::status(&running, &Default::default(), 1, 7, at(1));
+    let seen = Seen { ready_at: at(0), suspend: false, cancel: false, deadline: None };
+    let mut after = Life::resume(&status, seen, at(2));
+    assert_eq!(wake(&after), Some((at(31), Wake::CancelGrace)));
+    after.step(failed(1), &rules(3, &[1]), at(3));
+    assert_eq!((after.phase, after.reason.as_ref()), (Phase::Canceled, reason::REPLACED));
+    assert!(matches!(in_phase(Phase::Succeeded).step(replaced(), &Rules::default(), at(1)), Step::Refused(_)));
+}
+
 fn any_event() -> impl Strategy<Value = Event> {
     let number = 0..6u32;
     let from_the_worker = prop_oneof![
@@ -279,8 +338,14 @@ fn any_event() -> impl Strategy<Value = Event> {
         number.prop_map(shown),
     ];
     prop_oneof![
-        1 => (any::<bool>(), prop::bool::weighted(0.05), 0..100i64)
-            .prop_map(|(suspend, cancel, ready)| Event::Wanted { suspend, cancel, ready_at: at(ready) }),
+        1 => (any::<bool>(), prop::bool::weighted(0.05), 0..100i64, prop::option::of(1..200u64)).prop_map(
+            |(suspend, cancel, ready, deadline)| {
+                let deadline = deadline.map(Duration::from_secs);
+                Event::Wanted { suspend, cancel, ready_at: at(ready), deadline }
+            }),
+        1 => any::<bool>().prop_map(waits_for_a),
+        1 => Just(Event::DeadlinePassed),
+        1 => prop::bool::weighted(0.05).prop_map(|_| Event::Replaced { by: "newer".to_owned() }),
         4 => Just(Event::Due),
         4 => Just(sent()),
         6 => from_the_worker,

@@ -28,18 +28,27 @@ pub enum Wake {
     Stall,
     /// [`Event::CancelGrace`](super::Event::CancelGrace).
     CancelGrace,
+    /// [`Event::DeadlinePassed`](super::Event::DeadlinePassed).
+    Deadline,
 }
 
 /// The next thing that time alone does to this life.
 pub fn wake(life: &Life) -> Option<(Timestamp, Wake)> {
+    let deadline = life.deadline_at().map(|at| (at, Wake::Deadline));
+    // What becomes due at its deadline starts.
+    [moves(life), deadline].into_iter().flatten().min_by_key(|(at, _)| *at)
+}
+
+fn moves(life: &Life) -> Option<(Timestamp, Wake)> {
+    let stalls = reason::stalls(&life.reason) && !life.stalled;
     match life.phase {
-        Phase::Pending if !life.suspended => Some((life.ready_at, Wake::Due)),
+        Phase::Pending if life.suspended => None,
+        Phase::Pending if life.blocked => stalls.then(|| (later(life.waiting_since, STALL_AFTER), Wake::Stall)),
+        Phase::Pending => Some((life.ready_at, Wake::Due)),
         Phase::Retrying if !life.suspended => life.next_attempt_at.map(|at| (at, Wake::Due)),
-        Phase::Ready if reason::stalls(&life.reason) && !life.stalled => {
-            Some((later(life.waiting_since, STALL_AFTER), Wake::Stall))
-        }
+        Phase::Ready if stalls => Some((later(life.waiting_since, STALL_AFTER), Wake::Stall)),
         Phase::Running => life.cancel_asked_at.map(|at| (later(at, CANCEL_GRACE), Wake::CancelGrace)),
-        Phase::Pending | Phase::Retrying | Phase::Ready => None,
+        Phase::Retrying | Phase::Ready => None,
         Phase::Succeeded | Phase::Canceled | Phase::Dead | Phase::Unknown => None,
     }
 }
@@ -50,7 +59,7 @@ pub fn wake(life: &Life) -> Option<(Timestamp, Wake)> {
 /// written yet, `edited` whether the spec is ahead of the recorded `observedGeneration`.
 pub fn write_at(life: &Life, shown: bool, edited: bool, now: Timestamp) -> Option<Timestamp> {
     let at = match life.phase {
-        Phase::Pending if life.suspended => Some(life.changed_at),
+        Phase::Pending if life.suspended || !life.dependencies.is_empty() => Some(life.changed_at),
         Phase::Pending if shown || life.ready_at > later(life.changed_at, WORTH_SHOWING) => Some(life.changed_at),
         Phase::Pending => None,
         Phase::Ready => Some(later(life.changed_at, SHOW_READY_AFTER)),

@@ -16,11 +16,10 @@ use crate::api::{AxTask, Outcome, Phase};
 use crate::cluster::guarded::Guarded;
 use crate::domain::answer::Failure;
 use crate::domain::dispatch::{Destination, Inventory, Listed, Order};
-use crate::domain::effective::{DEFAULT_TIMEOUT, effective};
+use crate::domain::effective::{DEFAULT_TIMEOUT, effective, start_deadline};
 use crate::domain::lifecycle::later;
 use crate::domain::lifecycle::{Event, Life, Seen, Shown};
 use crate::domain::pool::PoolKey;
-use crate::domain::wheel::Wheel;
 use crate::scheduler::input::Output;
 
 /// How long a finished attempt's answer is waited for when it is fetched after a takeover.
@@ -107,7 +106,7 @@ impl State {
             }
             Stage::Asking { pending, until, .. } if pending.is_empty() || *until <= self.now.mono => {
                 if self.now.mono < leader.may_start_at {
-                    self.wheel.insert(tick_ceil(leader.may_start_at), Alarm::Takeover);
+                    self.timers.insert(tick_ceil(leader.may_start_at), Alarm::Takeover);
                 } else {
                     self.lead();
                 }
@@ -178,7 +177,7 @@ impl State {
         warn!(term = leader.term, error, "a takeover's reads failed; they are begun anew");
         leader.stage = Stage::Syncing;
         let at = tick_ceil(self.now.mono + LIST_AGAIN);
-        self.wheel.insert(at, Alarm::Takeover);
+        self.timers.insert(at, Alarm::Takeover);
     }
 
     fn ask_all(&mut self) {
@@ -200,7 +199,7 @@ impl State {
         info!(term = leader.term, pods = doors.len(), "asking pods for their inventories");
         let until = self.now.mono + ASK_FOR;
         leader.stage = Stage::Asking { pending, answers: BTreeMap::new(), until };
-        self.wheel.insert(tick_ceil(until), Alarm::Takeover);
+        self.timers.insert(tick_ceil(until), Alarm::Takeover);
         for door in doors {
             self.ask(&door);
         }
@@ -282,10 +281,14 @@ impl State {
             self.adopt(*id, &answers, &listed);
         }
         for id in &ids {
+            self.keep_inside(*id);
+        }
+        for id in &ids {
             self.apply_wants(*id);
             self.settle(*id);
         }
-        for name in self.templates.keys().cloned().collect::<Vec<_>>() {
+        for name in self.templates.keys().cloned().collect::<BTreeSet<_>>() {
+            self.take_schedule_over(&name);
             self.touch_template(name);
         }
         self.take_held();
@@ -297,10 +300,21 @@ impl State {
         let now = self.now.wall;
         let offset = self.offset;
         let Some(record) = self.records.get_mut(&id) else { return };
+        let template = record.template().and_then(|name| self.templates.get(&name));
         let ready_at = record.ready_at(|at| Self::latest_local(offset, at));
-        let seen = Seen { ready_at, suspend: record.spec.suspend, cancel: record.spec.cancel.unwrap_or(false) };
+        let seen = Seen {
+            ready_at,
+            suspend: record.spec.suspend,
+            cancel: record.spec.cancel.unwrap_or(false),
+            deadline: start_deadline(&record.spec, template.map(|t| &t.spec)),
+        };
         let fresh = record.written.observed_generation.is_none() && record.written.attempts.is_empty();
-        record.life = Some(if fresh { Life::new(ready_at, now) } else { Life::resume(&record.written, seen, now) });
+        let mut life = if fresh { Life::new(ready_at, now) } else { Life::resume(&record.written, seen, now) };
+        if !fresh && !record.shift.is_zero() {
+            // The ready time has it already.
+            life.clock_set(record.shift, true);
+        }
+        record.life = Some(life);
         record.revision += 1;
         record.saved = 0;
         record.must_save = 0;
@@ -346,6 +360,19 @@ impl State {
         self.step(id, Event::Shown(shown)).is_none()
     }
 
+    /// What runs already, or has had its turn, is inside its gates before anybody else is let in.
+    fn keep_inside(&mut self, id: u64) {
+        let Some(record) = self.records.get(&id) else { return };
+        let Some(life) = record.life.as_ref().filter(|l| !l.phase.is_final()) else { return };
+        let live = record.execution.is_some_and(|execution| self.books.values().any(|b| b.holds(&execution)));
+        let template = record.template().and_then(|name| self.templates.get(&name));
+        if (live || life.start_time.is_some())
+            && let Ok(effective) = effective(&record.spec, template.map(|t| &t.spec))
+        {
+            self.occupy_gates(id, &effective);
+        }
+    }
+
     /// A running attempt goes on under this leader.
     fn adopt(&mut self, id: u64, answers: &BTreeMap<Door, Inventory>, listed: &BTreeMap<u64, Listed>) {
         let Some(record) = self.records.get(&id) else { return };
@@ -375,7 +402,7 @@ impl State {
                 let failure = Failure::stated("TimedOut", "no answer within the timeout");
                 self.end_adopted(id, Event::Failed { number, outcome: Outcome::TimedOut, failure });
                 let free_at = self.tick_of(self.in_a_while(TIMED_OUT_HOLDS));
-                self.wheel.insert(free_at, Alarm::Free { pod: current.pod_uid, execution, attempt: number });
+                self.timers.insert(free_at, Alarm::Free { pod: current.pod_uid, execution, attempt: number });
             }
             _ => self.ask_again(id, remains),
         }
@@ -398,7 +425,7 @@ impl State {
         if free_at > self.now.wall && self.pools.pod(&pod).is_some() {
             let attempt = life.attempt;
             self.books.entry(pod.clone()).or_default().take(execution, attempt);
-            self.wheel.insert(self.tick_of(free_at), Alarm::Free { pod, execution, attempt });
+            self.timers.insert(self.tick_of(free_at), Alarm::Free { pod, execution, attempt });
         }
     }
 
@@ -420,8 +447,13 @@ impl State {
             record.must_save = 0;
             record.failed_writes = 0;
             record.hold_writes_until = None;
+            record.gates.clear();
+            record.ahead = None;
+            record.removing_until = None;
         }
-        self.wheel = Wheel::new(super::tick_floor(self.now.mono));
+        self.gates.clear();
+        self.orphans.clear();
+        self.timers.clear();
         self.lines.clear();
         self.books.clear();
         self.stirred.clear();

@@ -1,13 +1,18 @@
 //! Everything the leader loop knows, in one synchronous struct. Pure but for the log: `now` is an argument, what is to
 //! be done comes out as [`Output`]s.
 //!
-//! Every replica keeps the objects (`observe`, `workloads`); the leader alone keeps lives (`lead`), timers, lines and
-//! writes (`settle`), and sends (`send`).
+//! Every replica keeps the objects (`observe`, `workloads`, `templates`); the leader alone keeps lives (`lead`), timers,
+//! lines and writes (`settle`, `template_status`), what a task waits for (`dependencies`, `gates`), makes runs (`runs`)
+//! and sends (`send`).
 
+mod dependencies;
+mod gates;
 mod lead;
 mod observe;
+mod runs;
 mod send;
 mod settle;
+mod template_status;
 mod templates;
 #[cfg(test)]
 mod tests;
@@ -20,15 +25,18 @@ use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use super::input::{Input, Name, Output};
-use super::record::Record;
+use super::record::{GateKey, Record};
+use super::timers::{Timers, tick_ceil, tick_floor};
 use crate::cluster::lease::OffsetBounds;
 use crate::cluster::watch::{Change, Kind, Scope};
 use crate::domain::credit::Books;
 use crate::domain::dispatch::Report;
+use crate::domain::gate::Gate;
 use crate::domain::lifecycle::later;
 use crate::domain::pool::{PoolKey, Pools};
 use crate::domain::ready::ReadyQueue;
-use crate::domain::wheel::{Progress, Tick, Wheel};
+use crate::domain::run::Cause;
+use crate::domain::wheel::Tick;
 use crate::ops::clock::Now;
 use lead::Leader;
 use templates::Template;
@@ -56,6 +64,14 @@ pub struct State {
     records: HashMap<u64, Record>,
     by_uid: HashMap<String, u64>,
     by_execution: HashMap<Uuid, u64>,
+    by_name: HashMap<Name, u64>,
+    /// Tasks that wait for the task of this name, whether it exists or not.
+    dependents: HashMap<Name, BTreeSet<u64>>,
+    /// Runs, by the uid of their template.
+    by_owner: HashMap<String, BTreeSet<u64>>,
+    gates: HashMap<GateKey, Gate>,
+    /// Gates that executions of deleted tasks are inside of until their credit is free.
+    orphans: HashMap<Uuid, (u64, Vec<GateKey>)>,
     templates: HashMap<Name, Template>,
     /// Tasks that refer to a template, whether it exists or not.
     by_template: HashMap<Name, BTreeSet<u64>>,
@@ -66,8 +82,13 @@ pub struct State {
     stirred: BTreeSet<PoolKey>,
     /// Templates whose status may differ.
     touched: BTreeSet<Name>,
+    /// Runs being made, and status writes of tasks under way: while there are many, templates' own writes wait.
+    making: usize,
+    writing: usize,
+    /// The template that was looked at last.
+    looked_at: Option<Name>,
     template_round: bool,
-    wheel: Wheel<Alarm>,
+    timers: Timers<Alarm>,
     leader: Option<Leader>,
     /// Outcomes that were heard while this replica did not lead: its own, and true whoever leads.
     held: Vec<Report>,
@@ -115,6 +136,10 @@ enum Alarm {
     Free { pod: String, execution: Uuid, attempt: u32 },
     /// Statuses of templates are to be looked at.
     Templates,
+    /// A template's next run is due.
+    Tick(Name),
+    /// A run whose making failed is to be tried again.
+    Make(Name, Cause),
     /// The takeover goes on.
     Takeover,
 }
@@ -130,6 +155,11 @@ impl State {
             records: HashMap::new(),
             by_uid: HashMap::new(),
             by_execution: HashMap::new(),
+            by_name: HashMap::new(),
+            dependents: HashMap::new(),
+            by_owner: HashMap::new(),
+            gates: HashMap::new(),
+            orphans: HashMap::new(),
             templates: HashMap::new(),
             by_template: HashMap::new(),
             pools: Pools::default(),
@@ -137,8 +167,11 @@ impl State {
             books: HashMap::new(),
             stirred: BTreeSet::new(),
             touched: BTreeSet::new(),
+            making: 0,
+            writing: 0,
+            looked_at: None,
             template_round: false,
-            wheel: Wheel::new(tick_floor(now.mono)),
+            timers: Timers::new(now),
             leader: None,
             held: Vec::new(),
             hold_sends_until: None,
@@ -153,12 +186,13 @@ impl State {
 
     /// Takes an input in.
     pub fn handle(&mut self, input: Input, now: Now) {
-        self.now = now;
+        self.look(now);
         match input {
             Input::Change(change) => self.change(change),
             Input::Report(report) => self.report(report),
             Input::TaskWritten { task, serial, result } => self.task_written(task, serial, result),
             Input::TemplateWritten { template, serial, result } => self.template_written(&template, serial, result),
+            Input::RunMade { template, run, serial, result } => self.run_made(&template, &run, serial, result),
             Input::Listed { reign, result } => self.listed(reign, result),
             Input::Fetched { reign, result } => self.fetched(reign, result),
             Input::Inventory { pod, reign, inventory } => self.inventory(&pod, reign, inventory),
@@ -169,18 +203,31 @@ impl State {
         }
     }
 
-    /// What the API server's clock is known to differ by.
+    /// Reads the clocks. What lasts is not moved by a wall clock that is set: recorded instants move with it.
+    fn look(&mut self, now: Now) {
+        let (now, set) = self.timers.look(now);
+        self.now = now;
+        if let Some(by) = set {
+            for record in self.records.values_mut() {
+                record.clock_set(by);
+            }
+        }
+    }
+
+    /// What the API server's clock is known to differ by from the machine's own.
     pub fn set_offset(&mut self, offset: Option<OffsetBounds>) {
-        self.offset = offset;
+        // Instants here are those of the steady clock, which may follow the machine's by up to a second.
+        let behind = self.timers.behind();
+        self.offset = offset.map(|bounds| OffsetBounds {
+            lower: bounds.lower.saturating_add(behind),
+            upper: bounds.upper.saturating_add(behind),
+        });
     }
 
     /// Lets time act, sends what can be sent. Call after inputs and when [`State::next_due`] has come.
     pub fn turn(&mut self, now: Now) -> Vec<Output> {
-        self.now = now;
-        let mut due = Vec::new();
-        // More than the budget stays in the wheel, where `next_due` shows it.
-        let _: Progress = self.wheel.advance(tick_floor(now.mono), BUDGET, |_, _, alarm| due.push(alarm));
-        for alarm in due {
+        self.look(now);
+        for alarm in self.timers.advance(BUDGET) {
             self.alarm(alarm);
         }
         self.send_all();
@@ -189,7 +236,7 @@ impl State {
 
     /// When time acts next, as a monotonic reading.
     pub fn next_due(&self) -> Option<Duration> {
-        self.wheel.next_due().map(Duration::from_millis)
+        self.timers.next_due()
     }
 
     /// Whether every watch has delivered its first list.
@@ -205,7 +252,7 @@ impl State {
 
     /// Tasks known, and timers armed.
     pub fn sizes(&self) -> (usize, usize) {
-        (self.records.len(), self.wheel.len())
+        (self.records.len(), self.timers.len())
     }
 
     fn alarm(&mut self, alarm: Alarm) {
@@ -223,6 +270,8 @@ impl State {
             Alarm::Sends => {}
             Alarm::Free { pod, execution, attempt } => self.give_back(&pod, &execution, attempt),
             Alarm::Templates => self.template_round(),
+            Alarm::Tick(template) => self.tick(&template),
+            Alarm::Make(template, cause) => self.make_again(&template, &cause),
             Alarm::Takeover => self.take_over(),
         }
     }
@@ -268,12 +317,13 @@ impl State {
                 for uid in gone.map(|r| r.uid.clone()).collect::<Vec<_>>() {
                     self.forget_task(&uid);
                 }
+                self.runs_listed();
             }
             Kind::Template => self.templates_gone(|name, uid| inside(&name.0) && !seen.contains(uid)),
             Kind::Deployment => {
                 let all = self.pools.deployments();
                 let gone = all.filter(|(key, d)| inside(&key.namespace) && !seen.contains(&d.uid));
-                for (key, uid) in gone.map(|(key, d)| (key.clone(), d.uid.clone())).collect::<Vec<_>>() {
+                for (key, uid) in gone.map(|(key, d)| (key.clone(), d.uid.clone())).collect::<BTreeSet<_>>() {
                     self.drop_deployment(&key, &uid);
                 }
             }
@@ -281,7 +331,7 @@ impl State {
             Kind::ReplicaSet => {}
             Kind::Pod => {
                 let gone = self.pools.pods().filter(|p| inside(&p.namespace) && !seen.contains(&p.uid));
-                for uid in gone.map(|p| p.uid.clone()).collect::<Vec<_>>() {
+                for uid in gone.map(|p| p.uid.clone()).collect::<BTreeSet<_>>() {
                     self.forget_pod(&uid);
                 }
             }
@@ -324,12 +374,4 @@ impl State {
             ..Waiting::default()
         })
     }
-}
-
-fn tick_floor(mono: Duration) -> Tick {
-    u64::try_from(mono.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn tick_ceil(mono: Duration) -> Tick {
-    u64::try_from(mono.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use kube::Resource as _;
 use tracing::{debug, warn};
 
@@ -10,9 +11,10 @@ use super::{Alarm, State};
 use crate::api::{AxTask, AxTaskSpec, AxTaskStatus, Phase, annotation};
 use crate::cluster::guarded::Guarded;
 use crate::cluster::watch::Kind;
-use crate::domain::effective::RetryRules;
+use crate::domain::effective::{RetryRules, start_deadline};
 use crate::domain::execution_id::execution_id;
 use crate::domain::lifecycle::{Event, reason};
+use crate::domain::run;
 use crate::scheduler::input::Output;
 use crate::scheduler::record::{Problem, Record};
 use crate::worker::wire;
@@ -33,7 +35,7 @@ impl State {
         let version = meta.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0);
         let id = match self.by_uid.get(&uid) {
             Some(id) => *id,
-            None => self.new_record(namespace, name, uid, live),
+            None => self.new_record(namespace.clone(), name.clone(), uid, live),
         };
         let Some(record) = self.records.get_mut(&id) else { return };
         // What this replica wrote or saw later is newer than what a lagging watch says.
@@ -50,6 +52,9 @@ impl State {
             record.created = created.0;
         }
         let before = record.template();
+        let (made_by, name) = (run::made_by(meta), (namespace, name));
+        let made_by_before = std::mem::replace(&mut record.made_by, made_by);
+        let ended_before = record.has_ended();
         let written = match task {
             Guarded::Good { object, bytes } => {
                 record.problem = too_large(&object.spec, bytes);
@@ -76,13 +81,21 @@ impl State {
         let ended = written.phase.is_some_and(Phase::is_final);
         // Final is final, whoever wrote it: an older leader whose write came late, or a person.
         let ended_elsewhere = ended && !ours && record.life.as_ref().is_some_and(|l| !l.phase.is_final());
+        if !ours && theirs != record.written.term.and_then(|t| u64::try_from(t).ok()).unwrap_or(0) {
+            // Another leader's instants are those of its own clock.
+            record.shift = SignedDuration::ZERO;
+        }
         // An ended task's payload is of no more use.
         if ended && let Some(work) = &mut record.spec.work {
             work.payload = None;
         }
         record.written = written;
         record.unwritable = None;
+        let ended_now = !ended_before && record.has_ended();
         let after = record.template();
+        if !known || made_by_before != record.made_by {
+            self.index_owner(id, made_by_before);
+        }
         if before != after || !known {
             self.index_template(id, before, after);
         }
@@ -92,6 +105,9 @@ impl State {
         }
         if self.is_leading() {
             self.spec_observed(id, known && !ended_elsewhere);
+            if !known || ended_now {
+                self.dependency_moved(&name);
+            }
         }
     }
 
@@ -103,6 +119,7 @@ impl State {
             self.by_execution.insert(execution, id);
         }
         self.by_uid.insert(uid.clone(), id);
+        self.by_name.insert((namespace.clone(), name.clone()), id);
         let record = Record {
             path: Arc::from(format!("{namespace}/{name}")),
             namespace,
@@ -115,9 +132,15 @@ impl State {
             generation: 0,
             created: self.now.wall,
             seen_live: live.then_some(self.now.wall),
+            made_by: None,
+            depends_on: Vec::new(),
+            gates: Vec::new(),
+            ahead: None,
+            removing_until: None,
             problem: None,
             version: 0,
             written: AxTaskStatus::default(),
+            shift: SignedDuration::ZERO,
             life: None,
             revision: 0,
             saved: 0,
@@ -151,14 +174,17 @@ impl State {
 
     /// Brings a life in line with the spec: ready time, suspend, cancel, or that it can never run.
     pub(super) fn apply_wants(&mut self, id: u64) {
+        self.look_at_dependencies(id);
         let offset = self.offset;
         let Some(record) = self.records.get(&id) else { return };
+        let template = record.template().and_then(|name| self.templates.get(&name));
         let event = match &record.problem {
             Some(problem) => Event::Bury { reason: problem.reason, message: problem.message.clone() },
             None => Event::Wanted {
                 suspend: record.spec.suspend,
                 cancel: record.spec.cancel.unwrap_or(false),
                 ready_at: record.ready_at(|at| Self::latest_local(offset, at)),
+                deadline: start_deadline(&record.spec, template.map(|t| &t.spec)),
             },
         };
         self.step(id, event);
@@ -170,9 +196,25 @@ impl State {
     pub(super) fn forget_task(&mut self, uid: &str) {
         let Some(id) = self.by_uid.remove(uid) else { return };
         self.leave_line(id);
-        let Some(record) = self.records.remove(&id) else { return };
+        self.drop_dependencies(id);
+        let Some(mut record) = self.records.remove(&id) else { return };
+        let name = (record.namespace.clone(), record.name.clone());
+        if self.by_name.get(&name) == Some(&id) {
+            self.by_name.remove(&name);
+        }
+        if let Some((owner, _)) = &record.made_by
+            && let Some(ids) = self.by_owner.get_mut(owner)
+        {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_owner.remove(owner);
+            }
+        }
         if let Some(execution) = record.execution {
             self.by_execution.remove(&execution);
+            if let Some(dispatch) = record.ahead.take() {
+                self.give_back(&dispatch.pod.uid, &execution, dispatch.attempt);
+            }
             for (pod, attempt) in &record.owed {
                 self.give_back(pod, &execution, *attempt);
             }
@@ -183,14 +225,28 @@ impl State {
             // Nobody will report of it: its place is free when it would have timed out.
             let (pod, attempt) = (current.pod_uid.clone(), current.number);
             let at = self.tick_of(current.timeout_at);
-            self.wheel.insert(at, Alarm::Free { pod, execution, attempt });
+            self.timers.insert(at, Alarm::Free { pod, execution, attempt });
         }
         let timers = [record.wake.map(|(t, _)| t), record.write.map(|(t, _)| t), record.presumed, record.overdue];
         for timer in timers.into_iter().flatten() {
-            self.wheel.cancel(timer);
+            self.timers.cancel(timer);
         }
         self.index_template(id, record.template(), None);
+        self.orphan_gates(id, record.execution, std::mem::take(&mut record.gates));
+        self.dependency_moved(&name);
         debug!(task = %record.path, "task is gone");
+    }
+
+    fn index_owner(&mut self, id: u64, before: Option<(String, run::Cause)>) {
+        if let Some(ids) = before.as_ref().and_then(|(owner, _)| self.by_owner.get_mut(owner)) {
+            ids.remove(&id);
+        }
+        let made_by = self.records.get(&id).and_then(|r| r.made_by.as_ref());
+        if let Some((owner, _)) = made_by {
+            let owner = owner.clone();
+            self.by_owner.entry(owner).or_default().insert(id);
+            self.run_seen(id);
+        }
     }
 
     fn index_template(&mut self, id: u64, before: Option<(String, String)>, after: Option<(String, String)>) {

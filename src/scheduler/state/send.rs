@@ -6,7 +6,7 @@ use std::time::Duration;
 use tracing::{debug, info, warn};
 use uuid::Uuid;
 
-use super::{Alarm, State};
+use super::{Alarm, State, tick_ceil};
 use crate::api::{Outcome, Phase};
 use crate::domain::answer::{Failure, Refused, Verdict};
 use crate::domain::dispatch::{Destination, Dispatch, Order, Report, What};
@@ -99,7 +99,7 @@ impl State {
         let at = soonest.map_or(self.now.mono + LOOK_AGAIN, |until| until.min(self.now.mono + LOOK_AGAIN));
         let Some(line) = self.lines.get_mut(key).filter(|line| !line.recheck && !line.queue.is_empty()) else { return };
         line.recheck = true;
-        self.wheel.insert(super::tick_ceil(at), Alarm::Pool(key.clone()));
+        self.timers.insert(tick_ceil(at), Alarm::Pool(key.clone()));
     }
 
     /// Sends a task to a pod. `false`: it could not be sent, and waits elsewhere.
@@ -117,6 +117,7 @@ impl State {
             name: Arc::from(pod.name.as_str()),
             addr: (ip, effective.target.port).into(),
         };
+        let keyed = effective.key.is_some();
         let attempt = life.attempt + 1;
         let headers = request::headers(record, &effective, &execution, attempt, life.budget_from);
         let dispatch = Dispatch {
@@ -141,9 +142,35 @@ impl State {
             return false;
         }
         self.books.entry(pod_uid.to_owned()).or_default().take(execution, attempt);
-        self.out.push(Output::Order(Order::Send(Box::new(dispatch))));
+        match self.records.get_mut(&id) {
+            // A successor must know who holds the key, whatever happens to this replica: it is written ahead.
+            Some(record) if keyed => {
+                record.ahead = Some(Box::new(dispatch));
+                record.must_save = record.revision;
+            }
+            _ => self.out.push(Output::Order(Order::Send(Box::new(dispatch)))),
+        }
         self.settle(id);
         true
+    }
+
+    /// What was written ahead goes out, unless the life has gone on meanwhile.
+    pub(super) fn send_ahead(&mut self, id: u64) {
+        let term = self.leader.as_ref().map_or(0, |l| l.term);
+        let Some(record) = self.records.get_mut(&id) else { return };
+        let Some(mut dispatch) = record.ahead.take() else { return };
+        let current = record.life.as_ref().and_then(|l| l.current.as_ref());
+        if current.is_some_and(|c| c.number == dispatch.attempt) && !self.stopping {
+            dispatch.term = term;
+            self.out.push(Output::Order(Order::Send(dispatch)));
+        }
+    }
+
+    /// What was to be written ahead is not sent: nothing has started.
+    pub(super) fn drop_ahead(&mut self, id: u64, why: &str) {
+        let Some(dispatch) = self.records.get_mut(&id).and_then(|record| record.ahead.take()) else { return };
+        self.give_back(&dispatch.pod.uid, &dispatch.execution, dispatch.attempt);
+        self.step(id, Event::Refused { number: dispatch.attempt, why: why.to_owned() });
     }
 
     /// Asks the pod of a running attempt again: the same request, with the time that remains.
@@ -236,7 +263,7 @@ impl State {
                 // The Lease loop will say that the lead is lost, or lead on: until then, no try after try.
                 let until = self.now.mono + LOOK_AGAIN;
                 self.hold_sends_until = Some(until);
-                self.wheel.insert(super::tick_ceil(until), Alarm::Sends);
+                self.timers.insert(tick_ceil(until), Alarm::Sends);
                 self.act(task, Event::Refused { number, why: "this replica leads no more".to_owned() });
             }
         }
@@ -377,6 +404,7 @@ impl State {
                 self.books.remove(pod);
             }
         }
+        self.credit_is_free(execution);
         if let Some(key) = self.pools.pod(pod).and_then(|pod| self.pools.key_of(pod)) {
             self.stirred.insert(key.clone());
         }
@@ -386,11 +414,11 @@ impl State {
     pub(super) fn presume(&mut self, id: u64) {
         let Some(record) = self.records.get(&id) else { return };
         let Some(current) = record.life.as_ref().and_then(|l| l.current.as_ref()) else { return };
-        let timer = self.wheel.insert(self.tick_of(current.timeout_at), Alarm::Presumed(id));
+        let timer = self.timers.insert(self.tick_of(current.timeout_at), Alarm::Presumed(id));
         if let Some(record) = self.records.get_mut(&id) {
             record.presumed = Some(timer);
             if let Some(timer) = record.overdue.take() {
-                self.wheel.cancel(timer);
+                self.timers.cancel(timer);
             }
         }
     }
@@ -414,7 +442,7 @@ impl State {
     pub(super) fn lose_presumed(&mut self, id: u64, why: &str) {
         let Some(record) = self.records.get_mut(&id) else { return };
         let Some(timer) = record.presumed.take() else { return };
-        self.wheel.cancel(timer);
+        self.timers.cancel(timer);
         let Some(current) = record.life.as_ref().and_then(|l| l.current.clone()) else { return };
         record.owed.insert((Arc::from(current.pod_uid.as_str()), current.number));
         let failure = Failure::stated("WorkerLost", why);

@@ -1,5 +1,6 @@
 //! After each step of a life: its timer, its place in a line, its status write.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -74,6 +75,7 @@ impl State {
         self.arm_wake(id);
         self.arm_overdue(id);
         self.take_place(id);
+        self.leave_gates(id);
         self.plan_write(id);
     }
 
@@ -84,14 +86,14 @@ impl State {
         match (running.map(|c| c.timeout_at), record.overdue) {
             (Some(timeout_at), None) if record.presumed.is_none() => {
                 let at = later(timeout_at.max(self.now.wall), GIVEN_UP_AFTER);
-                let timer = self.wheel.insert(self.tick_of(at), Alarm::Overdue(id));
+                let timer = self.timers.insert(self.tick_of(at), Alarm::Overdue(id));
                 if let Some(record) = self.records.get_mut(&id) {
                     record.overdue = Some(timer);
                 }
             }
             (None, Some(timer)) => {
                 record.overdue = None;
-                self.wheel.cancel(timer);
+                self.timers.cancel(timer);
             }
             _ => {}
         }
@@ -105,11 +107,15 @@ impl State {
                 return;
             }
             if let Some((timer, _)) = record.wake.take() {
-                self.wheel.cancel(timer);
+                self.timers.cancel(timer);
             }
             let Some((at, wake)) = want else { return };
             if at > self.now.wall {
-                let timer = self.wheel.insert(self.tick_of(at), Alarm::Wake(id));
+                let timer = if record.waits_for_the_clock() {
+                    self.timers.insert_wall(at, Alarm::Wake(id))
+                } else {
+                    self.timers.insert(self.tick_of(at), Alarm::Wake(id))
+                };
                 if let Some(record) = self.records.get_mut(&id) {
                     record.wake = Some((timer, at));
                 }
@@ -129,6 +135,7 @@ impl State {
             Wake::Due => Event::Due,
             Wake::Stall => Event::Stall,
             Wake::CancelGrace => Event::CancelGrace,
+            Wake::Deadline => Event::DeadlinePassed,
         };
         if self.step(id, event).is_some() {
             return false;
@@ -144,15 +151,9 @@ impl State {
     pub(super) fn woken(&mut self, id: u64) {
         let Some(record) = self.records.get_mut(&id) else { return };
         let Some((_, at)) = record.wake.take() else { return };
-        // The wheel keeps elapsed time; the instants in status are the wall clock's, which may have been set back.
-        // What the wheel says is due, is due.
+        // Instants in status are the wall clock's, which may have been set back while elapsed time went on. What a
+        // wheel says is due, is due.
         let wake = record.life.as_ref().and_then(lifecycle::wake).filter(|(want, _)| *want == at);
-        // But `runAt` means the wall clock: set back, it is waited for again.
-        let set_back = at.duration_since(self.now.wall) > jiff::SignedDuration::from_secs(1);
-        if set_back && record.spec.run_at.is_some() && record.life.as_ref().is_some_and(|l| l.phase == Phase::Pending) {
-            self.settle(id);
-            return;
-        }
         if let Some((at, wake)) = wake {
             let wall = self.now.wall;
             self.now.wall = wall.max(at);
@@ -193,7 +194,8 @@ impl State {
             return;
         }
         let place = Place { priority: effective.priority, ready_at: life.queued_at, id };
-        let key = PoolKey { namespace: record.namespace.clone(), deployment: effective.target.deployment };
+        let deployment = effective.target.deployment.clone();
+        let key = PoolKey { namespace: record.namespace.clone(), deployment };
         if let Some((reason, message)) = self.pools.why_blocked(&key, effective.target.port) {
             self.line(&key).blocked.insert(id);
             self.set_line(id, Line::Blocked(key));
@@ -202,10 +204,15 @@ impl State {
             self.arm_wake(id);
             return;
         }
+        if let Err((reason, message)) = self.pass_gates(id, &effective, place) {
+            self.step(id, Event::Waits { reason, message });
+            return;
+        }
         self.line(&key).queue.push(place);
         self.stirred.insert(key.clone());
         self.set_line(id, Line::Queued(key, place));
-        if record_reason(&self.records, id).is_some_and(reason::stalls) {
+        let outside = |reason: &str| matches!(reason, reason::WAITING_FOR_KEY | reason::MAX_CONCURRENT);
+        if record_reason(&self.records, id).is_some_and(|reason| reason::stalls(reason) || outside(reason)) {
             let message = "due, waiting for a place".to_owned();
             self.step(id, Event::Waits { reason: reason::QUEUED, message });
         }
@@ -252,6 +259,7 @@ impl State {
                 }
             }
             Line::NoTemplate => {}
+            Line::Outside(gate, place) => self.give_up_gate(&gate, place),
         }
     }
 
@@ -269,13 +277,13 @@ impl State {
             return;
         }
         if let Some((timer, _)) = record.write.take() {
-            self.wheel.cancel(timer);
+            self.timers.cancel(timer);
         }
         match want {
             None => {}
             Some(at) if at <= now => self.write_now(id),
             Some(at) => {
-                let timer = self.wheel.insert(self.tick_of(at), Alarm::Write(id));
+                let timer = self.timers.insert(self.tick_of(at), Alarm::Write(id));
                 if let Some(record) = self.records.get_mut(&id) {
                     record.write = Some((timer, at));
                 }
@@ -343,12 +351,14 @@ impl State {
             status: patch,
             term,
         };
-        record.writing = Some(Writing { serial, revision: record.revision, status: after });
+        record.writing = Some(Writing { serial, revision: record.revision, status: after, shift: record.shift });
+        self.writing += 1;
         self.out.push(Output::WriteTask { task: id, serial, write });
     }
 
     pub(super) fn task_written(&mut self, id: u64, serial: u64, result: Written<AxTask>) {
         let now = self.now;
+        self.writing = self.writing.saturating_sub(1);
         let Some(record) = self.records.get_mut(&id) else { return };
         // The answer to a write of an earlier reign says nothing of this one's.
         let Some(writing) = record.writing.take_if(|w| w.serial == serial) else { return };
@@ -356,6 +366,7 @@ impl State {
             Written::Done(version) => {
                 record.version = record.version.max(version.parse().unwrap_or(0));
                 record.written = writing.status;
+                record.shift = record.shift.saturating_sub(writing.shift);
                 record.saved = record.saved.max(writing.revision);
                 record.failed_writes = 0;
                 record.hold_writes_until = None;
@@ -383,6 +394,8 @@ impl State {
                 error!(task = %record.path, error = %why, "the API server refuses this status; it is not repeated");
                 record.unwritable = Some(record.version);
                 record.saved = record.revision;
+                self.drop_ahead(id, "its status cannot be written");
+                let Some(record) = self.records.get_mut(&id) else { return };
                 record.notices.clear();
                 let told = lifecycle::Notice {
                     warning: true,
@@ -412,7 +425,9 @@ impl State {
         let saved = record.saved;
         if record.saved >= record.must_save {
             self.free_owed(id);
+            self.send_ahead(id);
         }
+        self.ended(id);
         let Some(record) = self.records.get_mut(&id) else { return };
         let (told, kept) =
             std::mem::take(&mut record.notices).into_iter().partition(|(revision, _)| *revision <= saved);
@@ -435,6 +450,17 @@ impl State {
         }
     }
 
+    /// An end that is persisted moves those that wait for the task, and its template.
+    fn ended(&mut self, id: u64) {
+        let Some(record) = self.records.get(&id).filter(|r| r.has_ended()) else { return };
+        let name = (record.namespace.clone(), record.name.clone());
+        let template = record.template();
+        self.dependency_moved(&name);
+        if let Some(template) = template {
+            self.touch_template(template);
+        }
+    }
+
     fn free_owed(&mut self, id: u64) {
         let Some(record) = self.records.get_mut(&id) else { return };
         let Some(execution) = record.execution else { return };
@@ -446,7 +472,7 @@ impl State {
     /// SIGTERM: nothing more is sent, and what is known is written at once.
     pub(super) fn stop(&mut self) {
         self.stopping = true;
-        for id in self.records.keys().copied().collect::<Vec<_>>() {
+        for id in self.records.keys().copied().collect::<BTreeSet<_>>() {
             self.plan_write(id);
         }
     }

@@ -1,5 +1,6 @@
 //! What the API server says of Deployments, ReplicaSets and pods.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -86,7 +87,8 @@ impl State {
     /// Nobody there will answer what was sent before now.
     fn cut(&mut self, uid: &str, why: &'static str) {
         self.out.push(Output::Order(Order::Cut { pod: Arc::from(uid), why }));
-        let executions = self.books.get(uid).map(|books| books.executions().map(|(id, _)| *id).collect::<Vec<_>>());
+        let executions =
+            self.books.get(uid).map(|books| books.executions().map(|(id, _)| *id).collect::<BTreeSet<_>>());
         for execution in executions.unwrap_or_default() {
             if let Some(id) = self.by_execution.get(&execution).copied() {
                 self.lose_presumed(id, why);
@@ -114,7 +116,7 @@ impl State {
 
     fn stir_namespace(&mut self, namespace: Option<&str>) {
         let keys = self.lines.keys().filter(|key| Some(key.namespace.as_str()) == namespace).cloned();
-        for key in keys.collect::<Vec<_>>() {
+        for key in keys.collect::<BTreeSet<_>>() {
             self.pool_seen(&key);
         }
     }
