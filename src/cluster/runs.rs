@@ -78,6 +78,8 @@ impl RunMaker {
             Ok(Ok(())) => Made::Done,
             Ok(Err(kube::Error::Api(status))) => match status.code {
                 409 if status.reason == "AlreadyExists" => self.read(namespace, name).await,
+                // A quota that is full or a right that is missing may be mended meanwhile; a namespace that goes is not.
+                403 if !status.message.contains("being terminated") => Made::Failed(status.message.clone()),
                 400 | 403 | 404 | 413 | 422 => Made::Refused(status.message.clone()),
                 500 if status.message.contains("too large") => Made::Refused(status.message.clone()),
                 code => Made::Failed(format!("{code}: {}", status.message)),
