@@ -197,8 +197,8 @@ pub struct TaskDefaults {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 9))]
     pub priority: Option<i32>,
-    /// How long after its ready time (of a run: its nominal time) the first attempt may still start; more than 0s. A
-    /// missed run whose deadline has passed is not made up.
+    /// How long after its ready time (of a run: its nominal time, and its part of the spread) the first attempt may
+    /// still start; more than 0s. A missed run whose deadline has passed is not made up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [
         {"rule": "duration(self) > duration('0s')", "message": "startDeadline must be more than 0s"}

@@ -17,7 +17,7 @@ pub struct AxTaskTemplateStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// The next run.
+    /// Nominal time of the next run, or of one that is still being made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_schedule_time: Option<Instant>,
     /// Nominal time of the last run that was made.
@@ -26,7 +26,7 @@ pub struct AxTaskTemplateStatus {
     /// When a run last succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_success_time: Option<Instant>,
-    /// When a run last ended otherwise.
+    /// When a run last ended Dead or Unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure_time: Option<Instant>,
     /// Runs that failed in a row up to now.

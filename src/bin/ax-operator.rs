@@ -8,12 +8,13 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::{Parser, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{error, info, warn};
 
 use ax::api::Duration as Span;
 use ax::cluster::client::Clients;
 use ax::cluster::lease::{self, Leadership, LeaseCommand, LeaseConfig, LeaseEvent};
+use ax::cluster::room::Room;
 use ax::cluster::runs::RunMaker;
 use ax::cluster::server_clock::ServerClock;
 use ax::cluster::status::StatusWriter;
@@ -188,7 +189,7 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     ));
 
     info!(namespace = %args.namespace, watching = ?scopes, "started");
-    let room = Arc::new(Semaphore::new(usize::from(args.kube_api_in_flight)));
+    let room = Arc::new(Room::new(usize::from(args.kube_api_in_flight)));
     let hands = Hands {
         orders: order_tx,
         runs: RunMaker::new(clients.write.clone(), room.clone(), leadership.clone(), clock),

@@ -4,6 +4,7 @@ pub mod client;
 pub mod events;
 pub mod guarded;
 pub mod lease;
+pub mod room;
 pub mod runs;
 pub mod server_clock;
 pub mod status;

@@ -6,11 +6,11 @@ use std::time::Duration;
 use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use kube::core::{PartialObjectMeta, Request};
 use kube::{Client, Resource as _};
-use tokio::sync::Semaphore;
 use tracing::debug;
 
 use super::guarded::Guarded;
 use super::lease::Leadership;
+use super::room::Room;
 use super::status::METADATA_ONLY;
 use crate::api::AxTask;
 use crate::ops::clock::Clock;
@@ -48,32 +48,24 @@ pub struct Removal {
     pub term: u64,
 }
 
-/// Makes and deletes, at most so many at once.
-///
-/// It shares the room of status writes, first come first served, so that the runs of a minute at which many schedules
-/// meet are made before the status writes they cause; an eighth of the room is for status writes alone.
+/// Makes and deletes.
 #[derive(Clone)]
 pub struct RunMaker {
     client: Client,
-    /// What it may take of `room`.
-    share: Arc<Semaphore>,
-    room: Arc<Semaphore>,
+    room: Arc<Room>,
     leadership: Leadership,
     clock: Clock,
 }
 
 impl RunMaker {
     /// A maker in the room that it shares with status writes.
-    pub fn new(client: Client, room: Arc<Semaphore>, leadership: Leadership, clock: Clock) -> Self {
-        let permits = room.available_permits();
-        let share = Arc::new(Semaphore::new((permits - permits / 8).max(1)));
-        Self { client, share, room, leadership, clock }
+    pub fn new(client: Client, room: Arc<Room>, leadership: Leadership, clock: Clock) -> Self {
+        Self { client, room, leadership, clock }
     }
 
     /// Makes a run. One whose name is taken is read, so that the caller can tell whether it is the same.
     pub async fn make(&self, run: &AxTask, term: u64) -> Made {
-        let Ok(_share) = self.share.acquire().await else { return Made::NotLeader };
-        let Ok(_room) = self.room.acquire().await else { return Made::NotLeader };
+        let Some(_place) = self.room.for_run().await else { return Made::NotLeader };
         if !self.leads(term) {
             return Made::NotLeader;
         }
@@ -86,6 +78,8 @@ impl RunMaker {
             Ok(Ok(())) => Made::Done,
             Ok(Err(kube::Error::Api(status))) => match status.code {
                 409 if status.reason == "AlreadyExists" => self.read(namespace, name).await,
+                // A quota that is full or a right that is missing may be mended meanwhile; a namespace that goes is not.
+                403 if !status.message.contains("being terminated") => Made::Failed(status.message.clone()),
                 400 | 403 | 404 | 413 | 422 => Made::Refused(status.message.clone()),
                 500 if status.message.contains("too large") => Made::Refused(status.message.clone()),
                 code => Made::Failed(format!("{code}: {}", status.message)),
@@ -116,8 +110,7 @@ impl RunMaker {
 
     /// Deletes a run, if it still is what it was. What fails is decided again by the caller's next look.
     pub async fn delete(&self, removal: Removal) {
-        let Ok(_share) = self.share.acquire().await else { return };
-        let Ok(_room) = self.room.acquire().await else { return };
+        let Some(_place) = self.room.for_write().await else { return };
         if !self.leads(removal.term) {
             return;
         }

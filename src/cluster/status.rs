@@ -9,10 +9,10 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::core::{PartialObjectMeta, Request};
 use kube::{Client, Resource};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
 use super::guarded::Guarded;
 use super::lease::Leadership;
+use super::room::Room;
 use crate::api::{AxTask, AxTaskTemplate};
 use crate::ops::clock::Clock;
 
@@ -57,14 +57,14 @@ pub enum Written<K> {
 #[derive(Clone)]
 pub struct StatusWriter {
     client: Client,
-    room: Arc<Semaphore>,
+    room: Arc<Room>,
     leadership: Leadership,
     clock: Clock,
 }
 
 impl StatusWriter {
-    /// A writer with at most so many requests at once as `room` has permits, which others may share.
-    pub fn new(client: Client, room: Arc<Semaphore>, leadership: Leadership, clock: Clock) -> Self {
+    /// A writer in a room that it shares.
+    pub fn new(client: Client, room: Arc<Room>, leadership: Leadership, clock: Clock) -> Self {
         Self { client, room, leadership, clock }
     }
 
@@ -83,7 +83,7 @@ impl StatusWriter {
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
         K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
     {
-        let Ok(_room) = self.room.acquire().await else { return Written::NotLeader };
+        let Some(_place) = self.room.for_write().await else { return Written::NotLeader };
         // The last check before the bytes go out.
         if self.leadership.grant(self.clock.mono()).is_none_or(|grant| grant.term != write.term) {
             return Written::NotLeader;

@@ -91,14 +91,6 @@ impl Gate {
         }
     }
 
-    /// All that wait.
-    pub fn waiting(&self) -> Vec<u64> {
-        match &self.outside {
-            Outside::InOrder(queue) => queue.keys().map(|(_, id)| *id).collect(),
-            Outside::ByWeight(queue) => queue.ids().collect(),
-        }
-    }
-
     /// Whether nobody is inside and nobody waits.
     pub fn is_idle(&self) -> bool {
         self.inside.is_empty()

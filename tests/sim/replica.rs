@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ax::cluster::client::Connector;
 use ax::cluster::lease::{self, Leadership, LeaseCommand, LeaseConfig, LeaseEvent};
+use ax::cluster::room::Room;
 use ax::cluster::runs::RunMaker;
 use ax::cluster::server_clock::ServerClock;
 use ax::cluster::status::StatusWriter;
@@ -16,7 +17,7 @@ use ax::ops::dice::Dice;
 use ax::scheduler::input::Input;
 use ax::scheduler::run::{self, Hands, Health};
 use ax::scheduler::state;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::api::Server;
@@ -97,7 +98,7 @@ impl Replica {
                 server_clock.clone(),
             )),
         ];
-        let room = Arc::new(Semaphore::new(64));
+        let room = Arc::new(Room::new(64));
         let hands = Hands {
             orders: order_tx,
             writer: StatusWriter::new(client(), room.clone(), leadership.clone(), clock),

@@ -55,10 +55,44 @@ impl State {
         } else {
             Some((reason::DEPENDENCY_NOT_READY, format!("waits for {} to succeed", open.join(", "))))
         };
-        let waiting = waits.is_some();
+        let news = waits.is_some() && !life.blocked;
         self.step(id, Event::Dependencies(Dependencies { list, waits }));
-        if waiting {
+        // A circle is closed by the last task that comes into it; at a takeover all are looked at together.
+        if news && self.is_leading() && !self.reviving {
             self.end_cycle(id);
+        }
+    }
+
+    /// Ends every circle there is: each task is looked at once.
+    pub(super) fn end_cycles(&mut self, ids: &[u64]) {
+        let mut done = HashSet::new();
+        for id in ids {
+            // Colours: on the present way, or done with. A way back to itself is a circle.
+            let mut path: Vec<(u64, BTreeSet<u64>)> = Vec::new();
+            let mut on_path = HashSet::new();
+            if done.insert(*id) {
+                on_path.insert(*id);
+                path.push((*id, self.waits_for(*id)));
+            }
+            while let Some((here, ahead)) = path.last_mut() {
+                match ahead.pop_first() {
+                    Some(next) if on_path.contains(&next) => {
+                        let cycle: Vec<u64> = path.iter().map(|(id, _)| *id).skip_while(|id| *id != next).collect();
+                        self.bury_cycle(&cycle);
+                    }
+                    Some(next) => {
+                        if done.insert(next) {
+                            on_path.insert(next);
+                            let ahead = self.waits_for(next);
+                            path.push((next, ahead));
+                        }
+                    }
+                    None => {
+                        on_path.remove(here);
+                        path.pop();
+                    }
+                }
+            }
         }
     }
 
@@ -112,15 +146,24 @@ impl State {
 
     /// Tasks that wait for each other in a circle would wait for ever: all of them end.
     fn end_cycle(&mut self, id: u64) {
+        // Whoever nobody waits for is in no circle: of a long chain that is made link by link, every one.
+        let Some(record) = self.records.get(&id) else { return };
+        if !self.dependents.contains_key(&(record.namespace.clone(), record.name.clone())) {
+            return;
+        }
         let Some(cycle) = self.cycle_through(id) else { return };
+        self.bury_cycle(&cycle);
+        for member in cycle.into_iter().filter(|member| *member != id) {
+            self.settle(member);
+        }
+    }
+
+    fn bury_cycle(&mut self, cycle: &[u64]) {
         let names: Vec<String> = cycle.iter().filter_map(|id| self.records.get(id)).map(|r| r.name.clone()).collect();
         for (place, member) in cycle.iter().enumerate() {
             let path = names[place..].iter().chain(&names[..=place]).cloned().collect::<Vec<_>>().join(" -> ");
             let message = format!("spec.dependsOn is a circle: {path}; create the tasks anew without it");
             self.step(*member, Event::Bury { reason: reason::DEPENDENCY_CYCLE, message });
-            if *member != id {
-                self.settle(*member);
-            }
         }
     }
 

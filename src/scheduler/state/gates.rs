@@ -184,7 +184,7 @@ impl State {
 fn why_outside(key: &GateKey, limit: u32) -> (&'static str, String) {
     match key {
         GateKey::Turn(_) => {
-            (reason::QUEUED, "an earlier run of the template is open; this one is next in order".to_owned())
+            (reason::QUEUED, "an earlier run of the template is open (concurrencyPolicy: Queue)".to_owned())
         }
         GateKey::Key(_, key) => (reason::WAITING_FOR_KEY, format!("another task with concurrencyKey {key} is at work")),
         GateKey::Cap(_, template) => {

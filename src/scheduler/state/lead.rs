@@ -283,8 +283,13 @@ impl State {
         for id in &ids {
             self.keep_inside(*id);
         }
+        self.reviving = true;
         for id in &ids {
             self.apply_wants(*id);
+        }
+        self.reviving = false;
+        self.end_cycles(&ids);
+        for id in &ids {
             self.settle(*id);
         }
         for name in self.templates.keys().cloned().collect::<BTreeSet<_>>() {
@@ -361,7 +366,7 @@ impl State {
     }
 
     /// What runs already, or has had its turn, is inside its gates before anybody else is let in.
-    fn keep_inside(&mut self, id: u64) {
+    pub(super) fn keep_inside(&mut self, id: u64) {
         let Some(record) = self.records.get(&id) else { return };
         let Some(life) = record.life.as_ref().filter(|l| !l.phase.is_final()) else { return };
         let live = record.execution.is_some_and(|execution| self.books.values().any(|b| b.holds(&execution)));

@@ -82,6 +82,8 @@ pub struct State {
     stirred: BTreeSet<PoolKey>,
     /// Templates whose status may differ.
     touched: BTreeSet<Name>,
+    /// A takeover brings all lives back: what is found out of all together is not looked for one by one.
+    reviving: bool,
     /// Runs being made, and status writes of tasks under way: while there are many, templates' own writes wait.
     making: usize,
     writing: usize,
@@ -167,6 +169,7 @@ impl State {
             books: HashMap::new(),
             stirred: BTreeSet::new(),
             touched: BTreeSet::new(),
+            reviving: false,
             making: 0,
             writing: 0,
             looked_at: None,

@@ -54,7 +54,7 @@ pub(super) struct Runs {
 #[derive(Debug)]
 struct Making {
     serial: u64,
-    tries: u32,
+    failures: u32,
 }
 
 impl Runs {
@@ -91,8 +91,14 @@ impl State {
                 Some(seen) if seen == template.generation => {
                     status.next_schedule_time.map(|t| t.0).or_else(|| schedule.next(now))
                 }
-                // Edited while nobody led: what was before the edit, or between, is not missed.
-                None | Some(_) => schedule.next(now),
+                // Edited, and nobody took it up: what the old schedule has in common with the new one still counts.
+                None | Some(_) => {
+                    let recorded = status.next_schedule_time.map(|t| t.0);
+                    let still = |at: &Timestamp| *at > now || schedule.next(just_before(*at)) == Some(*at);
+                    recorded
+                        .filter(|at| *at <= now && still(at) && now.duration_since(*at) <= ticks::ON_TIME)
+                        .or_else(|| schedule.next(now))
+                }
             };
         }
         let old = std::mem::replace(&mut template.runs, runs);
@@ -112,6 +118,9 @@ impl State {
             Err(refused) => (None, Some(refused)),
         };
         let runs = &mut template.runs;
+        // Ticks of the old schedule that still wait to be made are not.
+        runs.held.retain(|cause| matches!(cause, Cause::Trigger(_)));
+        runs.making.retain(|cause, making| making.failures == 0 || matches!(cause, Cause::Trigger(_)));
         runs.cursor = schedule.as_ref().filter(|_| !template.spec.suspend).and_then(|schedule| schedule.next(now));
         (runs.schedule, runs.refused) = (schedule, refused);
         self.arm_tick(key);
@@ -148,7 +157,11 @@ impl State {
                 format!("{} runs were missed, the last at {}: {}", missed.count, missed.last, missed.why.as_str());
             self.miss(key, missed.count, missed.last, missed.why.as_str(), note);
         }
-        for nominal in owed.make {
+        let replaces =
+            self.templates.get(key).and_then(|t| t.spec.concurrency_policy) == Some(ConcurrencyPolicy::Replace);
+        // Each would replace the one before: only the newest would stay.
+        let skip = if replaces { owed.make.len().saturating_sub(1) } else { 0 };
+        for nominal in owed.make.into_iter().skip(skip) {
             self.run_due(key, Cause::Tick(nominal));
         }
         self.arm_tick(key);
@@ -206,6 +219,7 @@ impl State {
                 self.caused(key, &cause);
                 return;
             }
+            ConcurrencyPolicy::Replace if self.is_run(&template.uid, &key.0, &name) => {}
             ConcurrencyPolicy::Replace => {
                 let replaced: Vec<u64> =
                     open.into_iter().filter(|id| self.records.get(id).is_some_and(|r| r.name != name)).collect();
@@ -234,29 +248,43 @@ impl State {
         }
     }
 
-    fn make(&mut self, key: &Name, cause: Cause, tries: u32) {
+    fn make(&mut self, key: &Name, cause: Cause, failures: u32) {
         let serial = self.next_serial();
         let Some(term) = self.leader.as_ref().map(|l| l.term) else { return };
         let Some(template) = self.templates.get_mut(key) else { return };
         let owner = Owner { namespace: &key.0, name: &key.1, uid: &template.uid };
         let offset = rules(&template.spec, &template.uid).offset;
         let run = Box::new(run::build(owner, &template.spec, &cause, offset));
-        template.runs.making.insert(cause, Making { serial, tries });
+        template.runs.making.insert(cause, Making { serial, failures });
         self.making += 1;
         self.out.push(Output::MakeRun { template: key.clone(), serial, run, term });
     }
 
     pub(super) fn make_again(&mut self, key: &Name, cause: &Cause) {
-        let Some(making) = self.templates.get(key).and_then(|t| t.runs.making.get(cause)) else { return };
-        let tries = making.tries;
-        self.make(key, cause.clone(), tries);
+        let Some(template) = self.templates.get(key) else { return };
+        let Some(making) = template.runs.making.get(cause) else { return };
+        let failures = making.failures;
+        // What would not be made up after an outage is not made after one of the API server's either.
+        if let (Cause::Tick(nominal), Some(schedule)) = (cause, &template.runs.schedule)
+            && !owed(schedule, *nominal, rules(&template.spec, &template.uid), self.now.wall).make.contains(nominal)
+        {
+            let nominal = *nominal;
+            if let Some(template) = self.templates.get_mut(key) {
+                template.runs.making.remove(cause);
+            }
+            let note = format!("the run of {nominal} was not made: the API server would not take it in time");
+            self.miss(key, 1, nominal, "CreateFailed", note);
+            self.caused(key, cause);
+            return;
+        }
+        self.make(key, cause.clone(), failures);
     }
 
     pub(super) fn run_made(&mut self, key: &Name, name: &str, serial: u64, result: Made) {
         self.making = self.making.saturating_sub(1);
         let Some(template) = self.templates.get_mut(key) else { return };
         let found = template.runs.making.iter().find(|(_, making)| making.serial == serial);
-        let Some((cause, tries)) = found.map(|(cause, making)| (cause.clone(), making.tries)) else { return };
+        let Some((cause, failures)) = found.map(|(cause, making)| (cause.clone(), making.failures)) else { return };
         let uid = template.uid.clone();
         let refused = match result {
             Made::Done => {
@@ -274,10 +302,10 @@ impl State {
             Made::Taken(_) => Some(("NameTaken", "another task has its name; rename or delete that".to_owned())),
             Made::Refused(why) => Some(("CreateRefused", why)),
             Made::Failed(why) => {
-                let wait = Duration::from_millis(100 << tries.min(6));
+                let wait = Duration::from_millis(100 << failures.min(6));
                 warn!(template = %key.1, namespace = %key.0, run = name, error = %why, "run not made; it will be tried again");
                 if let Some(making) = self.templates.get_mut(key).and_then(|t| t.runs.making.get_mut(&cause)) {
-                    making.tries = tries.saturating_add(1);
+                    making.failures = failures.saturating_add(1);
                 }
                 self.timers.insert(tick_ceil(self.now.mono + wait), Alarm::Make(key.clone(), cause));
                 return;
@@ -316,8 +344,10 @@ impl State {
     /// A cause has had its effect.
     fn caused(&mut self, key: &Name, cause: &Cause) {
         if let (Cause::Trigger(value), Some(template)) = (cause, self.templates.get_mut(key)) {
-            template.runs.handled = Some(value.clone());
-            template.runs.heeding = None;
+            if template.runs.heeding.as_ref() == Some(value) {
+                template.runs.handled = Some(value.clone());
+                template.runs.heeding = None;
+            }
             // Another value may have come meanwhile.
             self.heed_trigger(key);
         }
@@ -382,7 +412,8 @@ impl State {
             let class = match run.phase() {
                 Phase::Succeeded => 0,
                 Phase::Canceled => 1,
-                _ => 2,
+                Phase::Dead | Phase::Unknown => 2,
+                Phase::Pending | Phase::Ready | Phase::Running | Phase::Retrying => continue,
             };
             ended[class].push((run.written.finish_time.map_or(run.created, |t| t.0), *id));
         }
@@ -425,6 +456,10 @@ impl State {
     fn is_done_with(&self, key: &Name, run: &Record) -> bool {
         let Some(template) = self.templates.get(key) else { return false };
         let status = &template.written;
+        let owed = |cause: &Cause| template.runs.making.contains_key(cause) || template.runs.held.contains(cause);
+        if run.made_by.as_ref().is_some_and(|(_, cause)| owed(cause)) {
+            return false;
+        }
         let passed = match &run.made_by {
             Some((_, Cause::Tick(nominal))) => {
                 status.next_schedule_time.is_none_or(|next| *nominal < next.0)
@@ -441,6 +476,10 @@ impl State {
             || end.is_none_or(|end| Some(end) <= status.last_success_time.max(status.last_failure_time));
         passed && counted && !self.has_open_dependents(&(run.namespace.clone(), run.name.clone()))
     }
+}
+
+fn just_before(at: Timestamp) -> Timestamp {
+    at.checked_sub(jiff::SignedDuration::from_nanos(1)).unwrap_or(at)
 }
 
 /// The schedule of a template, if it has one.

@@ -159,10 +159,14 @@ impl State {
         let term = self.leader.as_ref().map_or(0, |l| l.term);
         let Some(record) = self.records.get_mut(&id) else { return };
         let Some(mut dispatch) = record.ahead.take() else { return };
-        let current = record.life.as_ref().and_then(|l| l.current.as_ref());
-        if current.is_some_and(|c| c.number == dispatch.attempt) && !self.stopping {
+        let life = record.life.as_ref();
+        let current = life.and_then(|l| l.current.as_ref()).is_some_and(|c| c.number == dispatch.attempt);
+        if current && !life.is_some_and(|l| l.cancel) && !self.stopping {
             dispatch.term = term;
             self.out.push(Output::Order(Order::Send(dispatch)));
+        } else {
+            record.ahead = Some(dispatch);
+            self.drop_ahead(id, "it was canceled before it was sent");
         }
     }
 
@@ -171,6 +175,9 @@ impl State {
         let Some(dispatch) = self.records.get_mut(&id).and_then(|record| record.ahead.take()) else { return };
         self.give_back(&dispatch.pod.uid, &dispatch.execution, dispatch.attempt);
         self.step(id, Event::Refused { number: dispatch.attempt, why: why.to_owned() });
+        if let Some(record) = self.records.get_mut(&id) {
+            record.must_save = record.revision;
+        }
     }
 
     /// Asks the pod of a running attempt again: the same request, with the time that remains.

@@ -371,6 +371,7 @@ impl State {
                 record.failed_writes = 0;
                 record.hold_writes_until = None;
                 self.saved(id);
+                self.ended(id);
             }
             Written::Conflict(object) => {
                 record.failed_writes += 1;
@@ -427,7 +428,6 @@ impl State {
             self.free_owed(id);
             self.send_ahead(id);
         }
-        self.ended(id);
         let Some(record) = self.records.get_mut(&id) else { return };
         let (told, kept) =
             std::mem::take(&mut record.notices).into_iter().partition(|(revision, _)| *revision <= saved);
@@ -472,6 +472,11 @@ impl State {
     /// SIGTERM: nothing more is sent, and what is known is written at once.
     pub(super) fn stop(&mut self) {
         self.stopping = true;
+        // What was to be written ahead has not started: the successor shall find it so.
+        let ahead = self.records.iter().filter(|(_, record)| record.ahead.is_some()).map(|(id, _)| *id);
+        for id in ahead.collect::<BTreeSet<_>>() {
+            self.drop_ahead(id, "this replica stops");
+        }
         for id in self.records.keys().copied().collect::<BTreeSet<_>>() {
             self.plan_write(id);
         }

@@ -24,8 +24,9 @@ const NUMBERS_EVERY: Duration = Duration::from_secs(10);
 /// Writes ordered in one round at most, so that a minute at which all schedules meet leaves room for what they make.
 const WRITES: usize = 100;
 /// The same while runs are being made or tasks' statuses written, which go first.
-const WRITES_WHEN_BUSY: usize = 5;
-/// So many status writes of tasks under way are many.
+const WRITES_WHEN_BUSY: usize = 10;
+const REMOVALS_WHEN_BUSY: usize = 10;
+/// So many status writes of tasks, or runs being made, are many.
 const BUSY: usize = 32;
 /// Of these, writes of numbers alone.
 const NUMBERS: usize = 20;
@@ -39,9 +40,9 @@ impl State {
     pub(super) fn template_round(&mut self) {
         self.template_round = false;
         let now = self.now.wall;
-        let busy = self.making > 0 || self.writing > BUSY;
+        let busy = self.making > BUSY || self.writing > BUSY;
         let (mut writes, mut numbers, mut removals) =
-            if busy { (WRITES_WHEN_BUSY, 0, 0) } else { (WRITES, NUMBERS, REMOVALS) };
+            if busy { (WRITES_WHEN_BUSY, 0, REMOVALS_WHEN_BUSY) } else { (WRITES, NUMBERS, REMOVALS) };
         for key in self.next_looks() {
             if writes == 0 {
                 self.touched.insert(key);

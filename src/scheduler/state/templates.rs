@@ -66,10 +66,12 @@ impl State {
         if known.is_some_and(|t| t.uid == uid && t.version >= version) {
             return;
         }
-        let old = self.templates.remove(&key).filter(|t| t.uid == uid);
-        if old.is_none() {
+        if self.templates.get(&key).is_some_and(|t| t.uid != uid) {
+            // Made anew under its name: the old one's timer goes with it.
             self.drop_runs(&key);
+            self.templates.remove(&key);
         }
+        let old = self.templates.remove(&key);
         let unchanged = old.as_ref().is_some_and(|t| t.spec == object.spec);
         let same_times = old
             .as_ref()
@@ -137,7 +139,14 @@ impl State {
         self.touch_template(key.clone());
         let limit = self.templates.get(key).and_then(|t| t.spec.max_concurrent).and_then(|n| u32::try_from(n).ok());
         self.cap_changed(&key.0, &key.1, limit);
-        for id in self.by_template.get(key).into_iter().flatten().copied().collect::<Vec<_>>() {
+        let ids = self.by_template.get(key).into_iter().flatten().copied().collect::<Vec<_>>();
+        if self.is_leading() {
+            // A limit or a policy that is new counts what runs already.
+            for id in &ids {
+                self.keep_inside(*id);
+            }
+        }
+        for id in ids {
             if self.is_leading() {
                 self.apply_wants(id);
             }

@@ -15,7 +15,7 @@ use crate::domain::answer::{Failure, Refused, Verdict};
 use crate::domain::dispatch::{Destination, Dispatch, Inventory, Listed, Order, Report, What};
 use crate::scheduler::record::Line;
 
-const UIDS: &str = "3f2a7c1e-5b64-4c0d-9a51-0d6f0c3b8e";
+const UIDS: &str = "3f2a7c1e-5b64-4c0d-9a51-";
 
 /// A leader-to-be, its objects as the API server has them, and what it wanted done.
 struct World {
@@ -143,7 +143,7 @@ impl World {
         let created = Timestamp::from_second(self.now.wall.as_second()).expect("an instant").to_string();
         let object = json!({
             "apiVersion": "ax.dev/v1alpha1", "kind": "AxTask",
-            "metadata": {"name": name, "namespace": "a", "uid": format!("{UIDS}{index:02}"), "generation": 1,
+            "metadata": {"name": name, "namespace": "a", "uid": format!("{UIDS}{index:012x}"), "generation": 1,
                 "creationTimestamp": created, "resourceVersion": self.version.to_string()},
             "spec": spec, "status": {"phase": "Pending"},
         });
@@ -450,7 +450,7 @@ fn c078_nothing_is_sent_before_every_pod_has_told_what_it_runs() {
     world.acquire(8);
     world.asked.sort();
     assert_eq!(world.asked, ["p1", "p2", "p3"], "the not-ready one too");
-    let execution = crate::domain::execution_id::execution_id(&format!("{UIDS}00"), 0).expect("an id");
+    let execution = crate::domain::execution_id::execution_id(&format!("{UIDS}{:012x}", 0), 0).expect("an id");
     let listed = Inventory::Lists(vec![Listed { execution, attempt: 1, finished: false }]);
     world.answer("p1", Inventory::Lists(Vec::new()));
     world.answer("p3", listed);
@@ -770,4 +770,78 @@ fn c037_a_restarted_container_cuts_off_what_was_sent_to_it() {
     world.pod("p1", true, "c2");
     assert_eq!(world.status("t")["attempts"][0]["outcome"], "WorkerLost");
     assert_eq!(world.live(), 0);
+}
+
+/// A chain: each waits for the one before.
+fn chain(world: &mut World, length: usize, status: &Value) {
+    for n in 0..length {
+        let name = format!("t{n}");
+        let on = if n == 0 { json!({"delay": "1h"}) } else { json!({"dependsOn": [format!("t{}", n - 1)]}) };
+        let mut spec = now();
+        merge(&mut spec, &on);
+        world.task(&name, spec);
+        merge(&mut world.objects.get_mut(&name).expect("a task")["status"], status);
+    }
+}
+
+#[test]
+fn a_long_chain_of_dependencies_is_taken_over_again_and_again() {
+    let mut world = World::with_pool(30, &["p1"]);
+    let ended = json!({"phase": "Succeeded", "reason": "Succeeded", "message": "", "observedGeneration": 1,
+        "finishTime": "2027-01-15T08:00:00.000000Z"});
+    chain(&mut world, 3000, &ended);
+    for term in 7..10 {
+        world.lead(term, &[("p1", Inventory::Lists(Vec::new()))]);
+        world.after(1000);
+    }
+    assert_eq!(world.sent.len(), 0);
+}
+
+#[test]
+fn a_long_chain_that_waits_costs_its_length() {
+    let mut world = World::with_pool(30, &["p1"]);
+    chain(&mut world, 5000, &json!({}));
+    // Quadratic, this would be a hundred million steps.
+    world.lead(7, &[("p1", Inventory::Lists(Vec::new()))]);
+    world.after(1000);
+    assert_eq!(world.phase("t4999"), Some(Phase::Pending));
+    // The last link closes it.
+    world.edit("t0", json!({"dependsOn": ["t4999"]}));
+    assert_eq!(world.phase("t0"), Some(Phase::Dead));
+    assert_eq!(world.phase("t4999"), Some(Phase::Dead));
+}
+
+#[test]
+fn c109_a_circle_found_at_a_takeover_ends_as_one() {
+    let mut world = World::with_pool(30, &["p1"]);
+    for (name, on) in [("a", "b"), ("b", "c"), ("c", "a"), ("d", "a"), ("self", "self")] {
+        let mut spec = now();
+        merge(&mut spec, &json!({"dependsOn": [on]}));
+        world.task(name, spec);
+    }
+    world.lead(7, &[("p1", Inventory::Lists(Vec::new()))]);
+    world.after(1000);
+    for name in ["a", "b", "c", "self"] {
+        assert_eq!(world.status(name)["reason"], "DependencyCycle", "{name}");
+    }
+    assert_eq!(world.status("d")["reason"], "DependencyFailed");
+}
+
+#[test]
+fn a_keyed_task_that_is_canceled_before_its_running_is_written_is_not_sent() {
+    let mut world = ready(&["p1"]);
+    world.answer_writes = false;
+    let mut spec = now();
+    merge(&mut spec, &json!({"concurrencyKey": "k"}));
+    world.task("t", spec);
+    assert_eq!((world.sent.len(), world.phase("t")), (0, Some(Phase::Running)), "written ahead");
+    world.edit("t", json!({"cancel": true}));
+    // The write meets the edit.
+    world.answer_writes = true;
+    let (id, serial) = (*world.state.by_name.values().next().expect("a task"), world.serial);
+    let result = Written::Conflict(Box::new(world.guarded("t")));
+    world.handle(Input::TaskWritten { task: id, serial, result });
+    world.after(1000);
+    assert_eq!((world.sent.len(), world.phase("t"), world.live()), (0, Some(Phase::Canceled), 0));
+    assert!(world.state.gates.is_empty(), "its key is free");
 }
