@@ -1,30 +1,53 @@
 //! The consistent reads with which a leader begins. IO.
 //!
-//! A warm cache may lag behind what the last leader wrote; acting on it could send a finished task again. So a leader
-//! begins with a list of its own that is at least as new as its Lease.
+//! A warm cache may lag behind what the last leader wrote; acting on it could send a finished task again, or make runs
+//! that were made. So a leader begins with lists of its own that are at least as new as its Lease.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::Client;
 use kube::api::{Api, ListParams};
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
 
 use super::guarded::Guarded;
 use super::watch::Scope;
-use crate::api::AxTask;
+use crate::api::{AxTask, AxTaskTemplate};
 
 const PAGE: u32 = 500;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// All tasks of the scopes, page by page, from the newest state, and the version they were read at.
+/// What a leader begins with, from the newest state, and the version each kind was read at.
+#[derive(Debug, Default)]
+pub struct Listing {
+    pub tasks: Vec<Guarded<AxTask>>,
+    pub tasks_at: u64,
+    pub templates: Vec<Guarded<AxTaskTemplate>>,
+    pub templates_at: u64,
+}
+
+/// All tasks and templates of the scopes.
 ///
 /// # Errors
-/// What kept the list from being complete; the caller begins anew.
-pub async fn list_tasks(client: Client, scopes: &[Scope]) -> Result<(Vec<Guarded<AxTask>>, u64), String> {
-    let mut tasks = Vec::new();
+/// What kept the lists from being complete; the caller begins anew.
+pub async fn list(client: Client, scopes: &[Scope]) -> Result<Listing, String> {
+    // Templates first: a run is never older than what it is made from.
+    let (templates, templates_at) = list_kind(&client, scopes).await?;
+    let (tasks, tasks_at) = list_kind(&client, scopes).await?;
+    Ok(Listing { tasks, tasks_at, templates, templates_at })
+}
+
+/// Page by page.
+async fn list_kind<K>(client: &Client, scopes: &[Scope]) -> Result<(Vec<Guarded<K>>, u64), String>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut objects = Vec::new();
     let mut version = u64::MAX;
     for scope in scopes {
-        let api: Api<Guarded<AxTask>> = match scope {
+        let api: Api<Guarded<K>> = match scope {
             Some(namespace) => Api::namespaced(client.clone(), namespace),
             None => Api::all(client.clone()),
         };
@@ -34,7 +57,7 @@ pub async fn list_tasks(client: Client, scopes: &[Scope]) -> Result<(Vec<Guarded
                 .await
                 .map_err(|_| "no answer within 30 s".to_owned())?
                 .map_err(|error| super::chain(&error))?;
-            tasks.extend(page.items);
+            objects.extend(page.items);
             // Without a version nothing may be concluded from what is not listed.
             let read_at = page.metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0);
             version = version.min(read_at);
@@ -44,7 +67,7 @@ pub async fn list_tasks(client: Client, scopes: &[Scope]) -> Result<(Vec<Guarded
             }
         }
     }
-    Ok((tasks, version))
+    Ok((objects, version))
 }
 
 /// These pods, of namespace and name, as far as they exist: a cache that does not know a pod may only be behind.

@@ -4,9 +4,9 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::api::{AxTask, AxTaskTemplate};
 use crate::cluster::events::Told;
-use crate::cluster::guarded::Guarded;
 use crate::cluster::runs::{Made, Removal};
 use crate::cluster::status::{StatusWrite, Written};
+use crate::cluster::takeover::Listing;
 use crate::cluster::watch::Change;
 use crate::domain::dispatch::{Destination, Inventory, Order, Report};
 
@@ -26,8 +26,8 @@ pub enum Input {
     TemplateWritten { template: Name, serial: u64, result: Written<AxTaskTemplate> },
     /// The making of a run has ended.
     RunMade { template: Name, run: String, serial: u64, result: Made },
-    /// The list with which a leader begins, and the version it was read at.
-    Listed { reign: u64, result: Result<(Vec<Guarded<AxTask>>, u64), String> },
+    /// The lists with which a leader begins.
+    Listed { reign: u64, result: Result<Listing, String> },
     /// Of the pods a leader's caches did not know, those that exist.
     Fetched { reign: u64, result: Result<Vec<Pod>, String> },
     /// A pod's answer to an inventory question.
@@ -57,7 +57,7 @@ pub enum Output {
     RemoveRun(Removal),
     /// Tell this by an Event.
     Tell(Told),
-    /// List all tasks from the newest state, for this reign.
+    /// List all tasks and templates from the newest state, for this reign.
     List { reign: u64 },
     /// Read these pods, of namespace and name, for this reign.
     FetchPods { reign: u64, pods: Vec<Name> },

@@ -39,7 +39,7 @@ pub struct Hands {
     pub teller: Teller,
     /// Holds the Lease.
     pub lease: mpsc::Sender<LeaseCommand>,
-    /// Lists tasks at a takeover.
+    /// Lists tasks and templates at a takeover.
     pub lister: Client,
     /// Knows how far the API server's clock is off.
     pub server_clock: ServerClock,
@@ -160,7 +160,7 @@ impl Hands {
                 let (client, scopes) = (self.lister.clone(), config.scopes.clone());
                 let inputs = self.inputs.clone();
                 tokio::spawn(async move {
-                    let result = takeover::list_tasks(client, &scopes).await;
+                    let result = takeover::list(client, &scopes).await;
                     let _: Result<(), _> = inputs.send(Input::Listed { reign, result }).await;
                 });
             }

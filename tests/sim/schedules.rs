@@ -198,7 +198,9 @@ fn an_edit_that_leaves_the_schedule_alone_leaves_its_ticks_alone() {
         sim.run_for("20s");
         sim.edit_template("t", json!({"maxConcurrent": sim.now().as_secs() % 90 + 1}));
     }
-    assert_eq!(sim.nominals("t").len(), 2 + usize::from(sim.nominals("t").len() == 3));
+    // Three ticks in half an hour, each made up to nine minutes late.
+    let made = sim.nominals("t").len();
+    assert!((2..=3).contains(&made), "{made} runs");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use uuid::Uuid;
 
 use super::State;
-use crate::api::ConcurrencyPolicy;
+use crate::api::{ConcurrencyPolicy, Phase};
 use crate::domain::effective::Effective;
 use crate::domain::gate::Gate;
 use crate::domain::lifecycle::reason;
@@ -69,6 +69,15 @@ impl State {
         self.go_inside(id, wanted);
     }
 
+    /// The same for a task whose template is missing: its own key is all that is known.
+    pub(super) fn occupy_own_key(&mut self, id: u64) {
+        let Some(record) = self.records.get(&id) else { return };
+        if let Some(key) = record.spec.concurrency_key.clone() {
+            let key = GateKey::Key(record.namespace.clone(), key);
+            self.go_inside(id, vec![(key, 1)]);
+        }
+    }
+
     fn go_inside(&mut self, id: u64, wanted: Vec<(GateKey, u32)>) {
         for (key, limit) in wanted {
             self.gate(&key, limit).enter(id);
@@ -105,7 +114,11 @@ impl State {
             return;
         }
         let live = record.ahead.is_some() || record.execution.is_some_and(|execution| self.is_live(&execution));
-        let ended = record.life.as_ref().is_none_or(|l| l.phase.is_final());
+        let phase = record.life.as_ref().map(|l| l.phase);
+        let ended = phase.is_none_or(Phase::is_final);
+        // What a pod has refused keeps its key: it is sent elsewhere as soon as that is persisted.
+        let comes_back = phase == Some(Phase::Ready) && record.must_save > record.saved;
+        let live = live || comes_back || phase == Some(Phase::Running);
         let Some(record) = self.records.get_mut(&id) else { return };
         let (kept, left): (Vec<_>, Vec<_>) = std::mem::take(&mut record.gates).into_iter().partition(|key| match key {
             GateKey::Turn(_) => !ended,

@@ -1,6 +1,6 @@
 //! How a replica begins to lead, and how it stops.
 //!
-//! In order: a consistent list of all tasks; one inventory question to every pod of every opted-in Deployment, also
+//! In order: consistent lists of all templates and tasks; one inventory question to every pod of every opted-in Deployment, also
 //! the terminating and the not-ready ones, at most 2 s; only then lives, timers and sends. So no task whose send was
 //! lost with the last leader is started, cancelled or declared late before every pod could tell of it.
 
@@ -12,8 +12,8 @@ use k8s_openapi::api::core::v1::Pod;
 use tracing::{info, warn};
 
 use super::{Alarm, State, tick_ceil};
-use crate::api::{AxTask, Outcome, Phase};
-use crate::cluster::guarded::Guarded;
+use crate::api::{Outcome, Phase};
+use crate::cluster::takeover::Listing;
 use crate::domain::answer::Failure;
 use crate::domain::dispatch::{Destination, Inventory, Listed, Order};
 use crate::domain::effective::{DEFAULT_TIMEOUT, effective, start_deadline};
@@ -79,7 +79,7 @@ impl State {
 
     pub(super) fn acquired(&mut self, term: u64, may_start_at: Duration) {
         self.step_down();
-        info!(term, "leading; listing tasks before anything is sent");
+        info!(term, "leading; listing templates and tasks before anything is sent");
         self.leader = Some(Leader { term, since_term: term, may_start_at, stage: Stage::Syncing });
         self.take_over();
     }
@@ -115,12 +115,12 @@ impl State {
         }
     }
 
-    pub(super) fn listed(&mut self, reign: u64, result: Result<(Vec<Guarded<AxTask>>, u64), String>) {
+    pub(super) fn listed(&mut self, reign: u64, result: Result<Listing, String>) {
         let Some(leader) = &mut self.leader else { return };
         if !matches!(leader.stage, Stage::Listing) || leader.since_term != reign {
             return;
         }
-        let (tasks, version) = match result {
+        let Listing { tasks, tasks_at: version, templates, templates_at } = match result {
             Ok(listed) => listed,
             Err(error) => {
                 self.begin_anew(&error);
@@ -128,10 +128,19 @@ impl State {
             }
         };
         let mut there = BTreeSet::new();
+        for template in templates {
+            there.extend(kube::Resource::meta(&template).uid.clone());
+            self.observe_template(template);
+        }
+        self.templates_missing(templates_at, &there);
+        there.clear();
+        self.listed_at = 0;
         for task in tasks {
             there.extend(kube::Resource::meta(&task).uid.clone());
             self.observe_task(task, false, false);
         }
+        // What an even later event still shows, though it is not listed, is gone.
+        self.listed_at = self.listed_at.max(if version == u64::MAX { 0 } else { version });
         let gone = self.records.values().filter(|r| r.version <= version && !there.contains(&r.uid));
         for uid in gone.map(|r| r.uid.clone()).collect::<Vec<_>>() {
             self.forget_task(&uid);
@@ -371,10 +380,12 @@ impl State {
         let Some(life) = record.life.as_ref().filter(|l| !l.phase.is_final()) else { return };
         let live = record.execution.is_some_and(|execution| self.books.values().any(|b| b.holds(&execution)));
         let template = record.template().and_then(|name| self.templates.get(&name));
-        if (live || life.start_time.is_some())
-            && let Ok(effective) = effective(&record.spec, template.map(|t| &t.spec))
-        {
-            self.occupy_gates(id, &effective);
+        if !live && life.start_time.is_none() {
+            return;
+        }
+        match effective(&record.spec, template.map(|t| &t.spec)) {
+            Ok(effective) => self.occupy_gates(id, &effective),
+            Err(_) => self.occupy_own_key(id),
         }
     }
 

@@ -82,6 +82,8 @@ pub struct State {
     stirred: BTreeSet<PoolKey>,
     /// Templates whose status may differ.
     touched: BTreeSet<Name>,
+    /// The newest version at which all tasks were listed: one that is not known and not newer is gone.
+    listed_at: u64,
     /// A takeover brings all lives back: what is found out of all together is not looked for one by one.
     reviving: bool,
     /// Runs being made, and status writes of tasks under way: while there are many, templates' own writes wait.
@@ -169,6 +171,7 @@ impl State {
             books: HashMap::new(),
             stirred: BTreeSet::new(),
             touched: BTreeSet::new(),
+            listed_at: 0,
             reviving: false,
             making: 0,
             writing: 0,
@@ -282,6 +285,10 @@ impl State {
     fn change(&mut self, change: Change) {
         match change {
             Change::Restarted(kind, scope) => {
+                if kind == Kind::Task {
+                    // A list shows what there is.
+                    self.listed_at = 0;
+                }
                 self.listing.insert((kind, scope), HashSet::new());
             }
             Change::Synced(kind, scope) => self.list_complete(kind, scope),

@@ -34,7 +34,12 @@ impl State {
         self.note_listed(Kind::Task, Some(&namespace), &uid);
         let version = meta.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0);
         let id = match self.by_uid.get(&uid) {
-            Some(id) => *id,
+            Some(id) => {
+                // An older object of its name, seen late, may have taken the name and gone.
+                self.by_name.entry((namespace.clone(), name.clone())).or_insert(*id);
+                *id
+            }
+            None if version > 0 && version <= self.listed_at => return,
             None => self.new_record(namespace.clone(), name.clone(), uid, live),
         };
         let Some(record) = self.records.get_mut(&id) else { return };

@@ -14,7 +14,7 @@ use crate::api::{AxTaskTemplate, AxTaskTemplateStatus, Condition, ConditionStatu
 use crate::cluster::events::Told;
 use crate::cluster::status::{StatusWrite, Written};
 use crate::domain::effective::DEFAULT_PORT;
-use crate::domain::lifecycle::{Notice, later, reason};
+use crate::domain::lifecycle::{Notice, reason};
 use crate::domain::pool::PoolKey;
 use crate::domain::report;
 use crate::scheduler::input::{Name, Output};
@@ -39,7 +39,7 @@ impl State {
     /// Writes what differs: conditions at once, numbers at most every 10 s.
     pub(super) fn template_round(&mut self) {
         self.template_round = false;
-        let now = self.now.wall;
+        let now = self.now.mono;
         let busy = self.making > BUSY || self.writing > BUSY;
         let (mut writes, mut numbers, mut removals) =
             if busy { (WRITES_WHEN_BUSY, 0, REMOVALS_WHEN_BUSY) } else { (WRITES, NUMBERS, REMOVALS) };
@@ -52,7 +52,8 @@ impl State {
             let Some(after) = self.template_status(&key) else { continue };
             let Some(template) = self.templates.get_mut(&key) else { continue };
             if after == template.written {
-                self.tell_template(&key);
+                let all = template.notices.len();
+                self.tell_template(&key, all);
                 continue;
             }
             let urgent = after.conditions != template.written.conditions
@@ -61,7 +62,7 @@ impl State {
                 || after.last_schedule_time != template.written.last_schedule_time
                 || after.handled != template.written.handled
                 || after.missed != template.written.missed;
-            let due = numbers > 0 && template.written_at.is_none_or(|at| later(at, NUMBERS_EVERY) <= now);
+            let due = numbers > 0 && template.written_at.is_none_or(|at| at + NUMBERS_EVERY <= now);
             let held = template.hold_until.is_some_and(|until| now < until);
             if template.writing.is_some() || held || !(urgent || due) {
                 self.touched.insert(key);
@@ -79,6 +80,7 @@ impl State {
                 term,
             };
             self.serial += 1;
+            template.telling = template.notices.len();
             template.writing = Some((self.serial, after));
             self.out.push(Output::WriteTemplate { template: key, serial: self.serial, write });
         }
@@ -104,7 +106,7 @@ impl State {
     }
 
     pub(super) fn template_written(&mut self, key: &Name, serial: u64, result: Written<AxTaskTemplate>) {
-        let now = self.now.wall;
+        let now = self.now.mono;
         let Some(template) = self.templates.get_mut(key) else { return };
         let Some((_, writing)) = template.writing.take_if(|(ordered, _)| *ordered == serial) else { return };
         match result {
@@ -118,7 +120,8 @@ impl State {
                 let told = stalled(&writing).filter(|c| before.is_none_or(|b| b.reason != c.reason));
                 let uid = template.uid.clone();
                 template.written = writing;
-                self.tell_template(key);
+                let telling = std::mem::take(&mut template.telling);
+                self.tell_template(key, telling);
                 if let Some(Condition { reason, message, .. }) = told {
                     self.out.push(Output::Tell(Told {
                         kind: "AxTaskTemplate",
@@ -137,7 +140,7 @@ impl State {
             Written::Gone | Written::NotLeader => {}
             Written::Refused(error) | Written::Failed(error) => {
                 warn!(template = %key.1, namespace = %key.0, %error, "template status not written");
-                template.hold_until = Some(later(now, Duration::from_secs(5)));
+                template.hold_until = Some(now + Duration::from_secs(5));
             }
         }
         self.touch_template(key.clone());
@@ -265,9 +268,9 @@ impl State {
     }
 
     /// What the status says now may be told.
-    fn tell_template(&mut self, key: &Name) {
+    fn tell_template(&mut self, key: &Name, count: usize) {
         let Some(template) = self.templates.get_mut(key) else { return };
-        for notice in std::mem::take(&mut template.notices) {
+        for notice in template.notices.drain(..count.min(template.notices.len())) {
             self.out.push(Output::Tell(Told {
                 kind: "AxTaskTemplate",
                 namespace: key.0.clone(),

@@ -1,5 +1,6 @@
 //! What the API server says of templates, and what that moves: the tasks that refer to them, and their schedules.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -30,12 +31,15 @@ pub(super) struct Template {
     /// Value of `ax.dev/trigger`.
     pub trigger: Option<String>,
     pub written: AxTaskTemplateStatus,
-    pub written_at: Option<Timestamp>,
+    /// When, as a monotonic reading.
+    pub written_at: Option<Duration>,
     /// The write under way, and its serial.
     pub writing: Option<(u64, AxTaskTemplateStatus)>,
-    pub hold_until: Option<Timestamp>,
+    pub hold_until: Option<Duration>,
     /// To be told once the status is written.
     pub notices: Vec<Notice>,
+    /// So many of them are in the write under way.
+    pub telling: usize,
     /// Kept by the leader alone.
     pub runs: Runs,
 }
@@ -91,6 +95,7 @@ impl State {
                 writing: None,
                 hold_until: None,
                 notices: Vec::new(),
+                telling: 0,
                 runs: Runs::default(),
             },
         };
@@ -129,6 +134,15 @@ impl State {
         let keys = self.templates.iter().filter(|(key, t)| gone(key, &t.uid)).map(|(key, _)| key.clone());
         for key in keys.collect::<Vec<_>>() {
             self.drop_runs(&key);
+            self.templates.remove(&key);
+            self.template_changed(&key);
+        }
+    }
+
+    /// A list that was read at a version shows neither these nor anything newer.
+    pub(super) fn templates_missing(&mut self, read_at: u64, there: &BTreeSet<String>) {
+        let gone = self.templates.iter().filter(|(_, t)| t.version <= read_at && !there.contains(&t.uid));
+        for key in gone.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.templates.remove(&key);
             self.template_changed(&key);
         }

@@ -11,6 +11,7 @@ use super::*;
 use crate::api::{AxTask, Phase};
 use crate::cluster::guarded::Guarded;
 use crate::cluster::status::Written;
+use crate::cluster::takeover::Listing;
 use crate::domain::answer::{Failure, Refused, Verdict};
 use crate::domain::dispatch::{Destination, Dispatch, Inventory, Listed, Order, Report, What};
 use crate::scheduler::record::Line;
@@ -191,7 +192,10 @@ impl World {
         self.handle(Input::Acquired { term, may_start_at: self.now.mono });
         assert!(std::mem::take(&mut self.listing), "a leader begins with a list");
         let all: Vec<_> = self.objects.keys().map(|name| self.guarded(name)).collect();
-        self.handle(Input::Listed { reign: term, result: Ok((all, self.version)) });
+        self.handle(Input::Listed {
+            reign: term,
+            result: Ok(Listing { tasks: all, tasks_at: self.version, ..Listing::default() }),
+        });
     }
 
     fn report(&mut self, of: &Dispatch, what: What) {
