@@ -63,8 +63,10 @@ impl State {
         }
     }
 
-    /// Ends every circle there is: each task is looked at once.
-    pub(super) fn end_cycles(&mut self, ids: &[u64]) {
+    /// Ends every circle on the ways from these, since its tasks would wait for each other for ever: each task is looked
+    /// at once. Gives back whom it has ended.
+    pub(super) fn end_cycles(&mut self, ids: &[u64]) -> Vec<u64> {
+        let mut ended = Vec::new();
         let mut done = HashSet::new();
         for id in ids {
             // Colours: on the present way, or done with. A way back to itself is a circle.
@@ -79,6 +81,7 @@ impl State {
                     Some(next) if on_path.contains(&next) => {
                         let cycle: Vec<u64> = path.iter().map(|(id, _)| *id).skip_while(|id| *id != next).collect();
                         self.bury_cycle(&cycle);
+                        ended.extend(cycle);
                     }
                     Some(next) => {
                         if done.insert(next) {
@@ -94,6 +97,7 @@ impl State {
                 }
             }
         }
+        ended
     }
 
     fn index_dependencies(&mut self, id: u64) {
@@ -144,16 +148,14 @@ impl State {
         waiting.into_iter().any(|record| !record.phase().is_final())
     }
 
-    /// Tasks that wait for each other in a circle would wait for ever: all of them end.
+    /// Ends the circle that this task has closed, if it has.
     fn end_cycle(&mut self, id: u64) {
         // Whoever nobody waits for is in no circle: of a long chain that is made link by link, every one.
         let Some(record) = self.records.get(&id) else { return };
         if !self.dependents.contains_key(&(record.namespace.clone(), record.name.clone())) {
             return;
         }
-        let Some(cycle) = self.cycle_through(id) else { return };
-        self.bury_cycle(&cycle);
-        for member in cycle.into_iter().filter(|member| *member != id) {
+        for member in self.end_cycles(&[id]).into_iter().filter(|member| *member != id) {
             self.settle(member);
         }
     }
@@ -165,28 +167,6 @@ impl State {
             let message = format!("spec.dependsOn is a circle: {path}; create the tasks anew without it");
             self.step(*member, Event::Bury { reason: reason::DEPENDENCY_CYCLE, message });
         }
-    }
-
-    /// The tasks on a way from this one back to itself, if there is one; each task is looked at once.
-    fn cycle_through(&self, start: u64) -> Option<Vec<u64>> {
-        let mut seen = HashSet::new();
-        // Each entry: a task, and those it waits for that are still to be looked at.
-        let mut path = vec![(start, self.waits_for(start))];
-        while let Some((_, ahead)) = path.last_mut() {
-            match ahead.pop_first() {
-                Some(next) if next == start => return Some(path.into_iter().map(|(id, _)| id).collect()),
-                Some(next) => {
-                    if seen.insert(next) {
-                        let ahead = self.waits_for(next);
-                        path.push((next, ahead));
-                    }
-                }
-                None => {
-                    path.pop();
-                }
-            }
-        }
-        None
     }
 
     fn waits_for(&self, id: u64) -> BTreeSet<u64> {

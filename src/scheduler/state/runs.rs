@@ -94,7 +94,7 @@ impl State {
                 // Edited, and nobody took it up: what the old schedule has in common with the new one still counts.
                 None | Some(_) => {
                     let recorded = status.next_schedule_time.map(|t| t.0);
-                    let still = |at: &Timestamp| *at > now || schedule.next(just_before(*at)) == Some(*at);
+                    let still = |at: &Timestamp| schedule.next(just_before(*at)) == Some(*at);
                     recorded
                         .filter(|at| *at <= now && still(at) && now.duration_since(*at) <= ticks::ON_TIME)
                         .or_else(|| schedule.next(now))
@@ -221,13 +221,11 @@ impl State {
             }
             ConcurrencyPolicy::Replace if self.is_run(&template.uid, &key.0, &name) => {}
             ConcurrencyPolicy::Replace => {
-                let replaced: Vec<u64> =
-                    open.into_iter().filter(|id| self.records.get(id).is_some_and(|r| r.name != name)).collect();
-                if !replaced.is_empty() {
-                    let note = format!("run {name} replaces {} open runs (concurrencyPolicy: Replace)", replaced.len());
+                if !open.is_empty() {
+                    let note = format!("run {name} replaces {} open runs (concurrencyPolicy: Replace)", open.len());
                     self.notice(key, true, "RunReplaced", note);
                 }
-                for id in replaced {
+                for id in open {
                     self.step(id, Event::Replaced { by: name.clone() });
                     self.settle(id);
                 }
