@@ -189,7 +189,7 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     ));
 
     info!(namespace = %args.namespace, watching = ?scopes, "started");
-    let room = Arc::new(Room::new(usize::from(args.kube_api_in_flight)));
+    let room = Room::new(usize::from(args.kube_api_in_flight));
     let hands = Hands {
         orders: order_tx,
         runs: RunMaker::new(clients.write.clone(), room.clone(), leadership.clone(), clock),

@@ -98,7 +98,7 @@ impl Replica {
                 server_clock.clone(),
             )),
         ];
-        let room = Arc::new(Room::new(64));
+        let room = Room::new(64);
         let hands = Hands {
             orders: order_tx,
             writer: StatusWriter::new(client(), room.clone(), leadership.clone(), clock),
