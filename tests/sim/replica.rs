@@ -1,6 +1,5 @@
 //! One replica of the operator: its own loops, wired as `src/bin/ax-operator.rs` wires them, on a machine of its own.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ax::cluster::client::Connector;
