@@ -24,7 +24,7 @@ pub struct Room {
 struct Floor {
     runs: Queue,
     writes: Queue,
-    /// Runs asked for since there was none to be made.
+    /// Runs asked for since none last waited for a place.
     burst: usize,
 }
 
@@ -123,11 +123,12 @@ impl Floor {
         if self.runs.inside + self.writes.inside >= all {
             return None;
         }
-        let making = self.runs.inside + self.runs.waiting.len() > 0;
-        if !making {
+        // Runs that have their place ask for no more: one that a webhook holds up must not hold up all writes.
+        let burst = !self.runs.waiting.is_empty();
+        if !burst {
             self.burst = 0;
         }
-        let share = if !making { all } else { (all / if self.burst > LONG { 4 } else { 32 }).max(1) };
+        let share = if !burst { all } else { (all / if self.burst > LONG { 4 } else { 32 }).max(1) };
         // Places of the share stay free for writes to come, unless there is only one at all.
         let errand = if self.writes.inside < share && !self.writes.waiting.is_empty() {
             Errand::Write
@@ -198,15 +199,25 @@ mod tests {
     #[tokio::test]
     async fn in_a_long_burst_writes_have_a_quarter() {
         let room = Room::new(64);
-        let first = runs(&room, 1);
-        for _ in 0..LONG {
-            drop(room.for_run().await);
+        let mut made = runs(&room, 62);
+        let mut waiting: Vec<_> = (0..=LONG).map(|_| Box::pin(room.for_run())).collect();
+        for run in &mut waiting {
+            assert!(run.as_mut().now_or_never().is_none());
         }
+        made.truncate(48);
         let writes: Vec<_> = (0..16).map(|_| room.for_write().now_or_never().expect("at once")).collect();
         assert!(room.for_write().now_or_never().is_none());
-        drop((first, writes));
+        drop((made, writes, waiting));
         drop(room.for_write().await);
         assert_eq!(room.floor().burst, 0, "the next burst starts short");
+    }
+
+    #[tokio::test]
+    async fn c151_a_run_that_is_held_up_holds_up_no_writes() {
+        let room = Room::new(64);
+        let held_up = runs(&room, 1);
+        let writes: Vec<_> = (0..63).map(|_| room.for_write().now_or_never().expect("at once")).collect();
+        drop((held_up, writes));
     }
 
     #[tokio::test]

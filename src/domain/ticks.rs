@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::lifecycle::later;
 use super::schedule::Schedule;
 
-/// A tick handled no later than this is on time, not missed: a failover of the leader takes less.
+/// A tick handled no later than this is on time, not missed: with the default timing a failover takes less.
 pub const ON_TIME: SignedDuration = SignedDuration::from_secs(10);
 /// Missed ticks are counted up to this many at once.
 const MAX_COUNTED: u64 = 10_000;
@@ -72,16 +72,14 @@ pub struct Rules {
 pub fn owed(schedule: &Schedule, cursor: Timestamp, rules: Rules, now: Timestamp) -> Owed {
     let offset = SignedDuration::try_from(rules.offset).unwrap_or(SignedDuration::MAX);
     let reached = now.checked_sub(offset).unwrap_or(Timestamp::MIN);
-    let mut due = ticks_back(schedule, cursor, reached).peekable();
-    let on_time = due.peek().is_some_and(|newest| reached.duration_since(*newest) <= ON_TIME);
-    let allowed = rules.catch_up.max(u32::from(on_time));
+    let due = ticks_back(schedule, cursor, reached);
     let mut owed = Owed { make: Vec::new(), missed: None, next: schedule.next(reached.max(before(cursor))) };
     for tick in due.take(usize::try_from(MAX_COUNTED).unwrap_or(usize::MAX)) {
         // It counts from when the run is due to be made, as in the run itself.
         let late = rules.deadline.is_some_and(|deadline| later(tick, deadline) <= reached);
         let why = if late {
             Why::DeadlineExceeded
-        } else if owed.make.len() < allowed as usize {
+        } else if reached.duration_since(tick) <= ON_TIME || owed.make.len() < rules.catch_up as usize {
             owed.make.push(tick);
             continue;
         } else {
@@ -206,7 +204,19 @@ mod tests {
     fn a_long_outage_of_a_fast_schedule_is_counted_to_a_bound() {
         let schedule = Schedule::every(Duration::from_secs(1), at("2026-01-01T00:00:00Z")).expect("a schedule");
         let got = owed(&schedule, at("2026-01-01T00:00:01Z"), rules(3), at("2026-12-01T00:00:00Z"));
-        assert_eq!(got.make.len(), 3);
-        assert_eq!(got.missed.map(|m| m.count), Some(MAX_COUNTED - 3));
+        // Those of the last ten seconds are not missed.
+        assert_eq!(got.make.len(), 11);
+        assert_eq!(got.missed.map(|m| m.count), Some(MAX_COUNTED - 11));
+        let got = owed(&schedule, at("2026-01-01T00:00:01Z"), rules(15), at("2026-12-01T00:00:00Z"));
+        assert_eq!(got.make.len(), 15);
+    }
+
+    #[test]
+    fn a_failover_within_ten_seconds_costs_a_fast_schedule_no_run() {
+        let schedule = Schedule::every(Duration::from_secs(5), at("2026-12-01T00:00:00Z")).expect("a schedule");
+        for catch_up in [0, 1] {
+            let got = owed(&schedule, at("2026-12-01T00:00:05Z"), rules(catch_up), at("2026-12-01T00:00:12Z"));
+            assert_eq!((got.make.len(), got.missed), (2, None));
+        }
     }
 }

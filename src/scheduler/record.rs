@@ -12,9 +12,13 @@ use crate::api::{AxTaskSpec, AxTaskStatus, Phase};
 use crate::domain::dispatch::Dispatch;
 use crate::domain::effective::{RetryRules, Trigger};
 use crate::domain::lifecycle::{Life, Notice, later};
+use crate::domain::offset::OffsetBounds;
 use crate::domain::pool::PoolKey;
 use crate::domain::ready::Place;
 use crate::domain::run::Cause;
+
+/// The API server's creation times are cut to it.
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
 /// What is known of one task. The object's part is kept by every replica, `life` by the leader alone.
 #[derive(Debug)]
@@ -121,9 +125,9 @@ pub(super) enum GateKey {
 }
 
 impl Record {
-    /// From `spec.delay` or `spec.runAt`. `latest_local` turns an instant of the API server's clock into the latest
-    /// that this replica's clock can have shown then, so that a creation time of whole seconds is never read too early.
-    pub fn ready_at(&self, latest_local: impl Fn(Timestamp) -> Timestamp) -> Timestamp {
+    /// From `spec.delay` or `spec.runAt`. `offset`: how far the API server's clock is ahead of this replica's, so that
+    /// a creation time of whole seconds is never read too early.
+    pub fn ready_at(&self, offset: Option<OffsetBounds>) -> Timestamp {
         if let Some(run_at) = &self.spec.run_at {
             // Long past is due at once; status knows no years before the first.
             return whole_microseconds(run_at.0.max(Timestamp::UNIX_EPOCH));
@@ -132,9 +136,17 @@ impl Record {
         if let Some(ready_time) = self.written.ready_time
             && self.written.observed_generation == Some(self.generation)
         {
-            return moved(ready_time.0, self.shift);
+            let recorded = moved(ready_time.0, self.shift);
+            return match (&self.spec.delay, offset) {
+                // Another's clock may have been wrong: it cannot have been created earlier or later than this.
+                (Some(delay), Some(offset)) if self.shift.is_zero() => recorded
+                    .min(later(moved(self.created, SECOND - offset.lower), delay.get()))
+                    .max(later(moved(self.created, -offset.upper), delay.get())),
+                _ => recorded,
+            };
         }
-        let recorded = latest_local(later(self.created, Duration::from_secs(1)));
+        // The latest that this replica's clock can have shown then.
+        let recorded = moved(self.created, SECOND - offset.map_or(SignedDuration::ZERO, |bounds| bounds.lower));
         let seen_live = self.seen_live.map(|seen| moved(seen, self.shift));
         // After the clock was set, only this replica's own reading tells how long ago the creation was.
         let anchor = match seen_live {

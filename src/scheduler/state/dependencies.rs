@@ -15,7 +15,7 @@ use crate::scheduler::input::Name;
 impl State {
     /// Looks at the tasks that a pending task waits for.
     pub(super) fn look_at_dependencies(&mut self, id: u64) {
-        self.index_dependencies(id);
+        let others = self.index_dependencies(id);
         let Some(record) = self.records.get(&id) else { return };
         let Some(life) = record.life.as_ref().filter(|l| l.phase == Phase::Pending) else { return };
         if record.depends_on.is_empty() && life.dependencies.is_empty() {
@@ -55,7 +55,7 @@ impl State {
         } else {
             Some((reason::DEPENDENCY_NOT_READY, format!("waits for {} to succeed", open.join(", "))))
         };
-        let news = waits.is_some() && !life.blocked;
+        let news = waits.is_some() && (others || !life.blocked);
         self.step(id, Event::Dependencies(Dependencies { list, waits }));
         // A circle is closed by the last task that comes into it; at a takeover all are looked at together.
         if news && self.is_leading() && !self.reviving {
@@ -100,12 +100,13 @@ impl State {
         ended
     }
 
-    fn index_dependencies(&mut self, id: u64) {
-        let Some(record) = self.records.get(&id) else { return };
+    /// Whether it waits for others than before.
+    fn index_dependencies(&mut self, id: u64) -> bool {
+        let Some(record) = self.records.get(&id) else { return false };
         let template = record.template().and_then(|name| self.templates.get(&name));
         let names = depends_on(&record.spec, template.map(|t| &t.spec));
         if record.depends_on == names {
-            return;
+            return false;
         }
         let (names, namespace) = (names.to_vec(), record.namespace.clone());
         self.drop_dependencies(id);
@@ -115,6 +116,7 @@ impl State {
         if let Some(record) = self.records.get_mut(&id) {
             record.depends_on = names;
         }
+        true
     }
 
     /// A task waits for nothing any more.

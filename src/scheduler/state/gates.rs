@@ -69,6 +69,14 @@ impl State {
         self.go_inside(id, wanted);
     }
 
+    /// A run between two attempts has its turn still, but neither key nor cap.
+    pub(super) fn occupy_turn(&mut self, id: u64, effective: &Effective) {
+        let Some(record) = self.records.get(&id) else { return };
+        let mut wanted = self.gates_of(record, effective);
+        wanted.retain(|(key, _)| matches!(key, GateKey::Turn(_)));
+        self.go_inside(id, wanted);
+    }
+
     /// The same for a task whose template is missing: its own key is all that is known.
     pub(super) fn occupy_own_key(&mut self, id: u64) {
         let Some(record) = self.records.get(&id) else { return };
@@ -76,6 +84,14 @@ impl State {
             let key = GateKey::Key(record.namespace.clone(), key);
             self.go_inside(id, vec![(key, 1)]);
         }
+    }
+
+    /// Those that became due first come first: whoever comes first to a free gate goes in.
+    pub(super) fn in_ready_order(&self, ids: impl Iterator<Item = u64>) -> Vec<u64> {
+        let due = |id: u64| self.records.get(&id).and_then(|r| r.life.as_ref()).map(|life| life.queued_at);
+        let mut ids: Vec<_> = ids.map(|id| (due(id), id)).collect();
+        ids.sort_unstable();
+        ids.into_iter().map(|(_, id)| id).collect()
     }
 
     fn go_inside(&mut self, id: u64, wanted: Vec<(GateKey, u32)>) {

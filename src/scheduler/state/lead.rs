@@ -298,8 +298,8 @@ impl State {
         }
         self.reviving = false;
         self.end_cycles(&ids);
-        for id in &ids {
-            self.settle(*id);
+        for id in self.in_ready_order(ids.iter().copied()) {
+            self.settle(id);
         }
         for name in self.templates.keys().cloned().collect::<BTreeSet<_>>() {
             self.take_schedule_over(&name);
@@ -315,7 +315,7 @@ impl State {
         let offset = self.offset;
         let Some(record) = self.records.get_mut(&id) else { return };
         let template = record.template().and_then(|name| self.templates.get(&name));
-        let ready_at = record.ready_at(|at| Self::latest_local(offset, at));
+        let ready_at = record.ready_at(offset);
         let seen = Seen {
             ready_at,
             suspend: record.spec.suspend,
@@ -332,6 +332,7 @@ impl State {
         record.revision += 1;
         record.saved = 0;
         record.must_save = 0;
+        self.count(id);
     }
 
     /// What pods list that is not recorded, or recorded for another pod; gives back what each execution is listed as.
@@ -378,14 +379,16 @@ impl State {
     pub(super) fn keep_inside(&mut self, id: u64) {
         let Some(record) = self.records.get(&id) else { return };
         let Some(life) = record.life.as_ref().filter(|l| !l.phase.is_final()) else { return };
-        let live = record.execution.is_some_and(|execution| self.books.values().any(|b| b.holds(&execution)));
+        let at_work = life.phase == Phase::Running
+            || record.execution.is_some_and(|execution| self.books.values().any(|b| b.holds(&execution)));
+        let had_turn = life.start_time.is_some();
         let template = record.template().and_then(|name| self.templates.get(&name));
-        if !live && life.start_time.is_none() {
-            return;
-        }
         match effective(&record.spec, template.map(|t| &t.spec)) {
-            Ok(effective) => self.occupy_gates(id, &effective),
-            Err(_) => self.occupy_own_key(id),
+            Ok(effective) if at_work => self.occupy_gates(id, &effective),
+            // Between two attempts others have the key.
+            Ok(effective) if had_turn => self.occupy_turn(id, &effective),
+            Err(_) if at_work => self.occupy_own_key(id),
+            Ok(_) | Err(_) => {}
         }
     }
 

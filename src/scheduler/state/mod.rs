@@ -9,6 +9,7 @@ mod dependencies;
 mod gates;
 mod lead;
 mod observe;
+mod referring;
 mod runs;
 mod send;
 mod settle;
@@ -21,7 +22,7 @@ mod workloads;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::input::{Input, Name, Output};
@@ -39,6 +40,7 @@ use crate::domain::run::Cause;
 use crate::domain::wheel::Tick;
 use crate::ops::clock::Now;
 use lead::Leader;
+use referring::Referring;
 use templates::Template;
 
 /// Timers handed out by one turn at most; the rest waits for the next, so that inputs are never kept waiting.
@@ -74,7 +76,7 @@ pub struct State {
     orphans: HashMap<Uuid, (u64, Vec<GateKey>)>,
     templates: HashMap<Name, Template>,
     /// Tasks that refer to a template, whether it exists or not.
-    by_template: HashMap<Name, BTreeSet<u64>>,
+    by_template: HashMap<Name, Referring>,
     pools: Pools,
     lines: HashMap<PoolKey, Waiting>,
     books: HashMap<String, Books>,
@@ -348,12 +350,6 @@ impl State {
         }
         self.synced.insert((kind, scope));
         self.take_over();
-    }
-
-    /// The latest local instant at which the API server's clock can have shown `at`.
-    fn latest_local(offset: Option<OffsetBounds>, at: Timestamp) -> Timestamp {
-        let behind = offset.map_or(SignedDuration::ZERO, |bounds| bounds.lower);
-        at.checked_sub(behind).unwrap_or(at)
     }
 
     /// The tick of an instant: never early, so rounded up.

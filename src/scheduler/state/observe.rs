@@ -188,7 +188,7 @@ impl State {
             None => Event::Wanted {
                 suspend: record.spec.suspend,
                 cancel: record.spec.cancel.unwrap_or(false),
-                ready_at: record.ready_at(|at| Self::latest_local(offset, at)),
+                ready_at: record.ready_at(offset),
                 deadline: start_deadline(&record.spec, template.map(|t| &t.spec)),
             },
         };
@@ -256,16 +256,11 @@ impl State {
 
     fn index_template(&mut self, id: u64, before: Option<(String, String)>, after: Option<(String, String)>) {
         if let Some(before) = before {
-            if let Some(ids) = self.by_template.get_mut(&before) {
-                ids.remove(&id);
-                if ids.is_empty() {
-                    self.by_template.remove(&before);
-                }
-            }
+            self.count_no_more(id, &before);
             self.touch_template(before);
         }
         if let Some(after) = after {
-            self.by_template.entry(after.clone()).or_default().insert(id);
+            self.count(id);
             self.touch_template(after);
         }
     }

@@ -38,8 +38,11 @@ pub(super) struct Runs {
     timer: Option<Timer>,
     /// Being made.
     making: BTreeMap<Cause, Making>,
-    /// To be made one after the other, so that they come into sight in order (`Queue`).
+    /// To be made one after the other, so that they come into sight in order (`Queue`); or not yet decided, since an
+    /// earlier one fails to be made (`Forbid`).
     held: VecDeque<Cause>,
+    /// Ticks, and the runs that theirs replaces: until that is persisted a successor has to know of it.
+    replacing: Vec<(Timestamp, u64)>,
     /// Made, and not seen yet.
     unseen: BTreeSet<String>,
     /// Nominal time of the newest run the schedule made.
@@ -58,13 +61,15 @@ struct Making {
 }
 
 impl Runs {
-    /// The first tick of which it is not sure that it has its run: where a successor goes on.
-    pub fn first_open_tick(&self) -> Option<Timestamp> {
+    /// The first tick of which it is not sure that it has had its effect: where a successor goes on. `saved`: whether
+    /// what is known of a task is persisted.
+    pub fn first_open_tick(&self, saved: impl Fn(u64) -> bool) -> Option<Timestamp> {
         let making = self.making.keys().chain(&self.held).filter_map(|cause| match cause {
             Cause::Tick(nominal) => Some(*nominal),
             Cause::Trigger(_) => None,
         });
-        making.chain(self.cursor).min()
+        let replacing = self.replacing.iter().filter(|(_, id)| !saved(*id)).map(|(nominal, _)| *nominal);
+        making.chain(replacing).chain(self.cursor).min()
     }
 }
 
@@ -91,13 +96,10 @@ impl State {
                 Some(seen) if seen == template.generation => {
                     status.next_schedule_time.map(|t| t.0).or_else(|| schedule.next(now))
                 }
-                // Edited, and nobody took it up: what the old schedule has in common with the new one still counts.
+                // Edited, and nobody took it up.
                 None | Some(_) => {
-                    let recorded = status.next_schedule_time.map(|t| t.0);
-                    let still = |at: &Timestamp| schedule.next(just_before(*at)) == Some(*at);
-                    recorded
-                        .filter(|at| *at <= now && still(at) && now.duration_since(*at) <= ticks::ON_TIME)
-                        .or_else(|| schedule.next(now))
+                    let open = status.next_schedule_time.map(|t| t.0);
+                    after_edit(schedule, open, rules(&template.spec, &template.uid).offset, now)
                 }
             };
         }
@@ -109,8 +111,8 @@ impl State {
         self.heed_trigger(key);
     }
 
-    /// The schedule or `suspend` was edited: it counts from now.
-    pub(super) fn schedule_edited(&mut self, key: &Name) {
+    /// The schedule or `suspend` was edited: it counts from now. `resumed`: `suspend` alone was, and is no more.
+    pub(super) fn schedule_edited(&mut self, key: &Name, resumed: bool) {
         let now = self.now.wall;
         let Some(template) = self.templates.get_mut(key) else { return };
         let (schedule, refused) = match read(&template.spec, template.created) {
@@ -121,7 +123,13 @@ impl State {
         // Ticks of the old schedule that still wait to be made are not.
         runs.held.retain(|cause| matches!(cause, Cause::Trigger(_)));
         runs.making.retain(|cause, making| making.failures == 0 || matches!(cause, Cause::Trigger(_)));
-        runs.cursor = schedule.as_ref().filter(|_| !template.spec.suspend).and_then(|schedule| schedule.next(now));
+        let offset = rules(&template.spec, &template.uid).offset;
+        runs.cursor = match schedule.as_ref().filter(|_| !template.spec.suspend) {
+            // What `spread` has put off until now or later was not suspended.
+            Some(schedule) if resumed => schedule.next(earlier(now, offset).max(template.created)),
+            Some(schedule) => after_edit(schedule, runs.cursor, offset, now),
+            None => None,
+        };
         (runs.schedule, runs.refused) = (schedule, refused);
         self.arm_tick(key);
     }
@@ -152,6 +160,8 @@ impl State {
         let (Some(schedule), Some(cursor)) = (&template.runs.schedule, template.runs.cursor) else { return };
         let owed = owed(schedule, cursor, rules(&template.spec, &template.uid), now);
         template.runs.cursor = owed.next;
+        let records = &self.records;
+        template.runs.replacing.retain(|(_, id)| records.get(id).is_some_and(|run| run.saved < run.revision));
         if let Some(missed) = owed.missed {
             let note =
                 format!("{} runs were missed, the last at {}: {}", missed.count, missed.last, missed.why.as_str());
@@ -199,6 +209,8 @@ impl State {
         let policy = template.spec.concurrency_policy.unwrap_or_default();
         let open = self.open_runs(&template.uid);
         let unseen = template.runs.making.len() + template.runs.unseen.len();
+        // Whether it comes to be is open; either way the newest tick gets its run or its turn.
+        let failing = template.runs.unseen.is_empty() && template.runs.making.values().all(|m| m.failures > 0);
         let owner = Owner { namespace: &key.0, name: &key.1, uid: &template.uid };
         let name = run::name(owner, &cause);
         match policy {
@@ -213,14 +225,24 @@ impl State {
             ConcurrencyPolicy::Forbid if open.is_empty() && unseen == 0 => {}
             // A run that is there already is this one, made before a failover.
             ConcurrencyPolicy::Forbid if self.is_run(&template.uid, &key.0, &name) => {}
+            ConcurrencyPolicy::Forbid if open.is_empty() && failing => {
+                if let Some(template) = self.templates.get_mut(key) {
+                    template.runs.held.push_back(cause);
+                }
+                return;
+            }
             ConcurrencyPolicy::Forbid => {
                 let note = format!("run {name} is skipped: another run is open (concurrencyPolicy: Forbid)");
                 self.notice(key, true, "RunSkipped", note);
                 self.caused(key, &cause);
                 return;
             }
-            ConcurrencyPolicy::Replace if self.is_run(&template.uid, &key.0, &name) => {}
             ConcurrencyPolicy::Replace => {
+                // A run that is there already is this one, made before a failover: who it replaces may not know yet.
+                let this = self.by_name.get(&(key.0.clone(), name.clone())).copied();
+                let created = |id: &u64| self.records.get(id).map(|run| run.created);
+                let before_this = |id: &u64| this.is_none_or(|this| *id != this && created(id) <= created(&this));
+                let open: Vec<u64> = open.into_iter().filter(before_this).collect();
                 if !open.is_empty() {
                     let note = format!("run {name} replaces {} open runs (concurrencyPolicy: Replace)", open.len());
                     self.notice(key, true, "RunReplaced", note);
@@ -228,6 +250,9 @@ impl State {
                 for id in open {
                     self.step(id, Event::Replaced { by: name.clone() });
                     self.settle(id);
+                    if let (Cause::Tick(nominal), Some(template)) = (&cause, self.templates.get_mut(key)) {
+                        template.runs.replacing.push((*nominal, id));
+                    }
                 }
             }
         }
@@ -237,12 +262,17 @@ impl State {
     /// Makes the next of the runs that are made one after the other.
     fn make_held(&mut self, key: &Name) {
         let Some(template) = self.templates.get_mut(key) else { return };
+        let queues = template.spec.concurrency_policy == Some(ConcurrencyPolicy::Queue);
         let runs = &mut template.runs;
         if runs.making.is_empty()
             && runs.unseen.is_empty()
             && let Some(cause) = runs.held.pop_front()
         {
-            self.make(key, cause, 0);
+            if queues {
+                self.make(key, cause, 0);
+            } else {
+                self.run_due(key, cause);
+            }
         }
     }
 
@@ -267,8 +297,18 @@ impl State {
             && !owed(schedule, *nominal, rules(&template.spec, &template.uid), self.now.wall).make.contains(nominal)
         {
             let nominal = *nominal;
+            let owner = Owner { namespace: &key.0, name: &key.1, uid: &template.uid };
+            // The answer to its creation may have been lost.
+            let is_there = self.is_run(&template.uid, &key.0, &run::name(owner, cause));
             if let Some(template) = self.templates.get_mut(key) {
                 template.runs.making.remove(cause);
+                if is_there {
+                    template.runs.last = template.runs.last.max(Some(nominal));
+                }
+            }
+            if is_there {
+                self.caused(key, cause);
+                return;
             }
             let note = format!("the run of {nominal} was not made: the API server would not take it in time");
             self.miss(key, 1, nominal, "CreateFailed", note);
@@ -474,6 +514,18 @@ impl State {
             || end.is_none_or(|end| Some(end) <= status.last_success_time.max(status.last_failure_time));
         passed && counted && !self.has_open_dependents(&(run.namespace.clone(), run.name.clone()))
     }
+}
+
+/// The first tick that counts after an edit: one of the old schedule's that is not handled yet, if the new one has it
+/// too and it is not late; else the next.
+fn after_edit(schedule: &Schedule, open: Option<Timestamp>, offset: Duration, now: Timestamp) -> Option<Timestamp> {
+    let still = |at: &Timestamp| schedule.next(just_before(*at)) == Some(*at);
+    let in_time = |at: &Timestamp| now.duration_since(later(*at, offset)) <= ticks::ON_TIME;
+    open.filter(|at| *at <= now && still(at) && in_time(at)).or_else(|| schedule.next(now))
+}
+
+fn earlier(at: Timestamp, by: Duration) -> Timestamp {
+    jiff::SignedDuration::try_from(by).ok().and_then(|by| at.checked_sub(by).ok()).unwrap_or(Timestamp::MIN)
 }
 
 fn just_before(at: Timestamp) -> Timestamp {

@@ -61,6 +61,7 @@ impl State {
                 "task is {}", life.phase.as_str(),
             );
             if let Some(template) = record.template() {
+                self.count(id);
                 self.touch_template(template);
             }
         }
@@ -427,6 +428,13 @@ impl State {
         if record.saved >= record.must_save {
             self.free_owed(id);
             self.send_ahead(id);
+        }
+        let Some(record) = self.records.get_mut(&id) else { return };
+        if record.life.as_ref().is_some_and(|l| l.replaced)
+            && let Some(template) = record.template()
+        {
+            // Its tick is done with.
+            self.touch_template(template);
         }
         let Some(record) = self.records.get_mut(&id) else { return };
         let (told, kept) =

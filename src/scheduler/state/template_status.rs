@@ -8,8 +8,9 @@ use serde_json::Value;
 use tracing::warn;
 
 use super::State;
+use super::referring::Referring;
 use super::templates::ROUND;
-use crate::api::template_status::{Counts, Pool, TemplateHandled};
+use crate::api::template_status::{Pool, TemplateHandled};
 use crate::api::{AxTaskTemplate, AxTaskTemplateStatus, Condition, ConditionStatus, Instant, Phase, condition};
 use crate::cluster::events::Told;
 use crate::cluster::status::{StatusWrite, Written};
@@ -161,28 +162,16 @@ impl State {
                 resting += u32::from(books.rests(self.now.mono));
             }
         }
-        let mut counts = Counts::default();
-        for id in self.by_template.get(key).into_iter().flatten() {
-            let phase = self.records.get(id).and_then(|r| r.life.as_ref()).map(|l| l.phase);
-            match phase {
-                Some(Phase::Pending) | None => counts.pending += 1,
-                Some(Phase::Ready) => counts.ready += 1,
-                Some(Phase::Running) => counts.running += 1,
-                Some(Phase::Retrying) => counts.retrying += 1,
-                Some(Phase::Succeeded) => counts.succeeded += 1,
-                Some(Phase::Canceled) => counts.canceled += 1,
-                Some(Phase::Dead) => counts.dead += 1,
-                Some(Phase::Unknown) => counts.unknown += 1,
-            }
-        }
+        let counts = self.by_template.get(key).map(Referring::counts).unwrap_or_default();
         let whole = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
         let runs = &template.runs;
+        let saved = |id: u64| self.records.get(&id).is_none_or(|run| run.saved >= run.revision);
         let handled = runs.handled.clone().map(|value| TemplateHandled { trigger: Some(value) });
         let mut status = AxTaskTemplateStatus {
             observed_generation: Some(template.generation),
             counts: Some(counts),
             pool: Some(Pool { pods: whole(pods), credits: whole(per_pod.saturating_mul(pods)), live: whole(live) }),
-            next_schedule_time: runs.first_open_tick().map(Instant),
+            next_schedule_time: runs.first_open_tick(saved).map(Instant),
             last_schedule_time: runs.last.map(Instant),
             missed: runs.missed.clone(),
             handled: handled.or_else(|| template.written.handled.clone()),

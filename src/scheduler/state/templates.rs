@@ -77,9 +77,9 @@ impl State {
         }
         let old = self.templates.remove(&key);
         let unchanged = old.as_ref().is_some_and(|t| t.spec == object.spec);
-        let same_times = old
-            .as_ref()
-            .is_some_and(|t| t.spec.schedule == object.spec.schedule && t.spec.suspend == object.spec.suspend);
+        let same_schedule = old.as_ref().is_some_and(|t| t.spec.schedule == object.spec.schedule);
+        let resumed = same_schedule && old.as_ref().is_some_and(|t| t.spec.suspend && !object.spec.suspend);
+        let same_times = same_schedule && old.as_ref().is_some_and(|t| t.spec.suspend == object.spec.suspend);
         let known = old.is_some();
         let mut template = match old {
             Some(old) => Template { generation, version, ..old },
@@ -112,7 +112,7 @@ impl State {
             if !known {
                 self.take_schedule_over(&key);
             } else if !same_times {
-                self.schedule_edited(&key);
+                self.schedule_edited(&key, resumed);
             }
             self.heed_trigger(&key);
         }
@@ -153,17 +153,16 @@ impl State {
         self.touch_template(key.clone());
         let limit = self.templates.get(key).and_then(|t| t.spec.max_concurrent).and_then(|n| u32::try_from(n).ok());
         self.cap_changed(&key.0, &key.1, limit);
-        let ids = self.by_template.get(key).into_iter().flatten().copied().collect::<Vec<_>>();
-        if self.is_leading() {
-            // A limit or a policy that is new counts what runs already.
-            for id in &ids {
-                self.keep_inside(*id);
-            }
+        if !self.is_leading() {
+            return;
         }
-        for id in ids {
-            if self.is_leading() {
-                self.apply_wants(id);
-            }
+        let open = self.by_template.get(key).map(|referring| referring.open().collect::<Vec<_>>()).unwrap_or_default();
+        // A limit or a policy that is new counts what runs already.
+        for id in &open {
+            self.keep_inside(*id);
+        }
+        for id in self.in_ready_order(open.into_iter()) {
+            self.apply_wants(id);
             self.settle(id);
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -848,4 +849,49 @@ fn a_keyed_task_that_is_canceled_before_its_running_is_written_is_not_sent() {
     world.after(1000);
     assert_eq!((world.sent.len(), world.phase("t"), world.live()), (0, Some(Phase::Canceled), 0));
     assert!(world.state.gates.is_empty(), "its key is free");
+}
+
+#[test]
+fn c107_a_retry_that_waits_for_its_key_is_not_inside_after_a_takeover() {
+    let mut world = ready(&["p1"]);
+    let spec = json!({"worker": {"deployment": "w"}, "concurrencyKey": "k", "retry": {"delays": ["5s"], "jitterPercent": 0}});
+    world.task("first", spec.clone());
+    let first = world.take_sent();
+    world.report(&first[0], What::Answered(Verdict::Failed(Failure::stated("HTTP500", "no"))));
+    world.task("second", spec);
+    let second = world.take_sent();
+    assert_eq!((first.len(), second.len()), (1, 1), "the key is free during the backoff");
+    world.after(7_000);
+    assert_eq!(world.phase("first"), Some(Phase::Ready));
+    assert!(world.take_sent().is_empty(), "the second has the key");
+    // Another leader: the pod still runs the second.
+    world.handle(Input::Lost);
+    let running = Listed { execution: second[0].execution, attempt: 1, finished: false };
+    world.lead(2_000, &[("p1", Inventory::Lists(vec![running]))]);
+    world.after(3_000);
+    assert!(world.take_sent().iter().all(|sent| sent.execution == second[0].execution), "two at work under one key");
+    assert_eq!(world.status("first")["reason"], "WaitingForKey");
+}
+
+#[test]
+fn c066_a_delay_recorded_by_a_leader_whose_clock_was_behind_is_not_early() {
+    let mut world = ready(&["p1"]);
+    let bounds = crate::domain::offset::OffsetBounds { lower: SignedDuration::ZERO, upper: SignedDuration::ZERO };
+    world.state.set_offset(Some(bounds));
+    world.task("t", json!({"worker": {"deployment": "w"}, "delay": "1h"}));
+    let right: Timestamp = world.status("t")["readyTime"].as_str().and_then(|t| t.parse().ok()).expect("shown");
+    let early = right.checked_sub(SignedDuration::from_mins(10)).expect("an instant");
+    world.handle(Input::Lost);
+    world.version += 1;
+    let version = world.version.to_string();
+    let object = world.objects.get_mut("t").expect("a task");
+    object["status"]["readyTime"] = json!(early.to_string());
+    object["metadata"]["resourceVersion"] = json!(version);
+    world.see("t", false);
+    world.state.set_offset(Some(bounds));
+    world.lead(2_000, &[("p1", Inventory::KeepsNone)]);
+    world.after(51 * 60 * 1000);
+    assert!(world.take_sent().is_empty(), "nine minutes early");
+    world.after(10 * 60 * 1000);
+    assert_eq!(world.take_sent().len(), 1);
 }

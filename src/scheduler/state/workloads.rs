@@ -100,7 +100,7 @@ impl State {
     pub(super) fn pool_changed(&mut self, key: &PoolKey) {
         self.touch_pool(key);
         let Some(line) = self.lines.get(key) else { return };
-        for id in line.blocked.iter().copied().chain(line.queue.ids()).collect::<Vec<_>>() {
+        for id in self.in_ready_order(line.blocked.iter().copied().chain(line.queue.ids())) {
             self.leave_line(id);
             self.settle(id);
         }
