@@ -387,3 +387,40 @@ fn the_same_seed_gives_the_same_schedule_of_calls() {
     assert_eq!(run(5), run(5));
     assert_ne!(run(5), run(6));
 }
+
+#[test]
+fn a_run_that_spread_puts_off_survives_an_edit_and_a_pause() {
+    for change in ["catchUp", "suspend"] {
+        let sim = stage(98, "2026-12-01T00:30:10Z");
+        sim.template("t", json!({"schedule": {"every": "1h", "anchor": "2026-12-01T00:00:00Z", "spread": "50m"}}));
+        sim.run_to("2026-12-01T02:00:01Z");
+        let before = sim.nominals("t").len();
+        match change {
+            "catchUp" => sim.edit_template("t", json!({"schedule": {"catchUp": 5}})),
+            _ => {
+                sim.edit_template("t", json!({"suspend": true}));
+                sim.run_for("2s");
+                sim.edit_template("t", json!({"suspend": false}));
+            }
+        }
+        sim.run_to("2026-12-01T02:59:00Z");
+        let nominals = sim.nominals("t");
+        assert_eq!(nominals.len(), before + 1, "{change}: {nominals:?}");
+        assert_eq!(sim.missed("t"), 0, "{change}");
+    }
+}
+
+#[test]
+fn c109_a_circle_that_an_edit_of_a_template_closes_ends() {
+    let sim = stage(109, "2026-12-01T08:00:10Z");
+    sim.template("t", json!({"taskTemplate": {"spec": {"dependsOn": ["c"]}}}));
+    sim.task("a").template("t").create();
+    sim.task("b").worker("w").spec("dependsOn", json!(["a"])).create();
+    sim.run_for("5m");
+    assert_eq!((sim.phase("a"), sim.phase("b")), (Phase::Pending, Phase::Pending));
+    sim.edit_template("t", json!({"taskTemplate": {"spec": {"dependsOn": ["b"]}}}));
+    sim.run_for("5s");
+    for task in ["a", "b"] {
+        assert_eq!(sim.status(task).reason.as_deref(), Some("DependencyCycle"), "{task}");
+    }
+}

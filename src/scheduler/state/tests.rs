@@ -854,7 +854,8 @@ fn a_keyed_task_that_is_canceled_before_its_running_is_written_is_not_sent() {
 #[test]
 fn c107_a_retry_that_waits_for_its_key_is_not_inside_after_a_takeover() {
     let mut world = ready(&["p1"]);
-    let spec = json!({"worker": {"deployment": "w"}, "concurrencyKey": "k", "retry": {"delays": ["5s"], "jitterPercent": 0}});
+    let spec =
+        json!({"worker": {"deployment": "w"}, "concurrencyKey": "k", "retry": {"delays": ["5s"], "jitterPercent": 0}});
     world.task("first", spec.clone());
     let first = world.take_sent();
     world.report(&first[0], What::Answered(Verdict::Failed(Failure::stated("HTTP500", "no"))));
