@@ -48,7 +48,7 @@ impl Referring {
 
     /// How many are in which phase.
     pub fn counts(&self) -> Counts {
-        self.counts.clone()
+        self.counts
     }
 }
 
